@@ -13,7 +13,7 @@ const PERCENTS: [f64; 5] = [50.0, 80.0, 90.0, 95.0, 99.0];
 /// The days of every policy, in the order of [`POLICIES`]; of each, one day for each seed.
 pub struct Days(pub Vec<Vec<Measured>>);
 
-/// Which responses count.
+/// Which responses of a connection a table counts.
 type Which = fn(&Seen) -> bool;
 
 fn mean(values: impl IntoIterator<Item = f64>) -> f64 {

@@ -95,9 +95,9 @@ SHARE_MAX = 10.0
 """More goodput on such a path than this, in mean rates of its link, counts as this."""
 ABOUT = (
     "Simulated paths, which a flow has to itself. With drop-tail queues: rates of 0.03 to 400"
-    " Mbit/s that change up to tenfold, 3 to 700 ms, with up to 5 % loss or a jitter of up to 15 ms. As"
-    " emulation/samples draws them: cells, Wi-Fi, satellites, policers, AQMs, grouped ACKs and the"
-    " mixture."
+    " Mbit/s that change up to tenfold, 3 to 700 ms, with up to 5 % loss or a jitter of up to 15"
+    " ms. As emulation/samples draws them: cells, Wi-Fi, satellites, policers, AQMs, grouped ACKs"
+    " and the mixture."
 )
 
 

@@ -434,11 +434,15 @@ mod tests {
     }
 
     fn exploring() -> AntelopeConfig {
-        AntelopeConfig { explore_every_s: 20, ..AntelopeConfig::default() }
+        AntelopeConfig { explore_every_s: 20, ..two_agree() }
+    }
+
+    fn two_agree() -> AntelopeConfig {
+        AntelopeConfig { agreements: 2, ..AntelopeConfig::default() }
     }
 
     fn started(default: [f32; 2]) -> ArmRunner<Antelope> {
-        started_with(AntelopeConfig::default(), slot(default))
+        started_with(two_agree(), slot(default))
     }
 
     /// A data unit each 50 ms from one moment to the other: what is proposed, and when.

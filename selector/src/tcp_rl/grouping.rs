@@ -20,8 +20,8 @@
 //!     than a tenth of `samples_min`. Without any bin that says something, a group is not steady.
 //!   - A bin in which all flows together had fewer than `samples_min` samples is no bin: the
 //!     service was idle. There must be two bins.
-//!   - The first or last bin is no bin either if it has less than half the samples of the bin beside
-//!     it: records began or end in the middle of it.
+//!   - The first or last bin is no bin either if it has less than half the samples of the bin
+//!     beside it: records began or end in the middle of it.
 
 use super::geography::{Geography, Node};
 use super::record::Record;
