@@ -37,7 +37,7 @@ def test_a_training_that_is_complete_is_not_repeated(
 ) -> None:
     def small(family: str | None, steps: int) -> ppo.Settings:
         without = () if family is None else (family,)
-        small = {"steps": steps, "rows": 9, "rollout_steps": 8, "width": 8, "evaluations": 1}
+        small = {"steps": steps, "rows": 10, "rollout_steps": 8, "width": 8, "evaluations": 2}
         return dataclasses.replace(ppo.Settings(), **small, episode_steps=16, without=without)
 
     monkeypatch.setattr(left_out, "settings_without", small)

@@ -48,7 +48,7 @@ class Settings:
     steps: int = 6_000_000
     """How many steps of all flows together to train for; a step is a round trip of a flow."""
     rows: int = 192
-    """How many flows act at once, in all environments together."""
+    """How many flows act at once, in all environments together; an even number."""
     rollout_steps: int = 64
     """How many steps each flow makes between two updates, and how far gradients go back in time."""
     round_updates: int = 20
@@ -251,9 +251,9 @@ def levelled(gains: Array, family: Array, settings: Settings) -> Array:
     Else the families whose rewards vary most, those of radio links, would decide every update.
     """
     member = family[:, None] == np.arange(family.max() + 1)
-    share = member / member.sum(0)
+    share = member / np.maximum(member.sum(0), 1)
     mean = gains.mean(0) @ share
-    spread = jnp.sqrt((gains**2).mean(0) @ share - mean**2)
+    spread = jnp.sqrt(jnp.maximum((gains**2).mean(0) @ share - mean**2, 0))
     least = settings.spread_least * jnp.sqrt((gains**2).mean())
     return (gains - member @ mean) / (member @ jnp.maximum(spread, least) + 1e-6)
 
