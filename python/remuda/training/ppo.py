@@ -102,7 +102,14 @@ class Settings:
     """How many held-out episodes of each family the scores come from; it must be even."""
 
 
-SMOKE = {"steps": 12_288, "rows": 24, "rollout_steps": 32, "round_updates": 4, "evaluations": 2}
+SMOKE = {
+    "steps": 12_288,
+    "rows": 24,
+    "rollout_steps": 32,
+    "round_updates": 4,
+    "episode_steps": 64,
+    "evaluations": 2,
+}
 """The settings of a training that only shows that training works."""
 
 
