@@ -48,7 +48,7 @@ impl Kept {
         self.folder.join(key)
     }
 
-    /// The result of an earlier run of this description; `None` if there is none.
+    /// The kept result of the run with this description; `None` if no such run has ended.
     pub fn read<T: DeserializeOwned>(&self, description: &str) -> Option<T> {
         let kept = fs::read(self.path(description).with_extension("json")).ok()?;
         serde_json::from_slice(&kept).ok()
@@ -67,7 +67,8 @@ impl Kept {
         fs::rename(&new, &path).map_err(on(&path))
     }
 
-    /// The result of an earlier run of this description; else that of `run`, which is then kept.
+    /// The kept result of the run with this description. If no such run has ended, calls `run` and
+    /// keeps what it returns.
     ///
     /// # Errors
     ///

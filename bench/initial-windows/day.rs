@@ -44,8 +44,8 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Whether it was the first response of its connection, which alone begins with the initial
-    /// window.
+    /// Whether this was the first response of its connection. Only that one begins with the
+    /// initial window.
     pub fn is_first(&self) -> bool {
         !self.keeps_alive || self.number == 0
     }

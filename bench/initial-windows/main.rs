@@ -39,8 +39,8 @@ struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = DAY_HOURS as u64,
         value_parser = clap::value_parser!(u64).range(1..=DAY_HOURS as u64))]
     hours: u64,
-    /// The length of an hour, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    /// The length of an hour, 0.1 to 60 seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = hour_s)]
     hour_s: f64,
     /// Keep the results of days in this folder
     #[arg(long, value_name = "FOLDER", default_value = "out/initial-windows")]
@@ -48,6 +48,11 @@ struct Args {
     /// Write the page into this file
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
+}
+
+fn hour_s(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=60.0).contains(seconds));
+    seconds.ok_or_else(|| "must be 0.1 to 60 seconds".to_owned())
 }
 
 const HEAD: &str = "\
@@ -58,8 +63,7 @@ VII-B) on real TCP. [initial-windows.md](initial-windows.md) describes what is m
 
 - **Paths.** A server and nine groups of users are network namespaces of this host, joined by
   emulated links: three regions (30, 60 and 100 ms) and three ISPs (8, 16 and 32 Mbit/s; the slowest
-  adds 20 ms and 0.1 % loss). Buffers hold one product of rate and round trip. A day has 24 hours of
-  a second; in the evening the rate falls by 35 %, and round trip and loss grow. The paper publishes
+  adds 20 ms and 0.1 % loss). Buffers hold one product of rate and round trip. In the evening the rate falls by 35 %, and round trip and loss grow. The paper publishes
   no rates of its groups, so these are ours (`bench/initial-windows/scene.rs`).
 - **Requests.** Debian's nginx serves 32 files with lognormal sizes, 120 kB on average. A user of
   each group comes every second on average (Poisson), and asks for three files, one after the other.
@@ -92,7 +96,6 @@ fn measure(args: &Args) -> Fallible<()> {
     let mut runner = Runner::new(kept, &args.out, day, args.teaching_days)?;
     let sweep = runner.sweep(args.sweep_seeds)?;
     let windows = optimum(&sweep, day.hours);
-    let mut both = [Vec::new(), Vec::new()];
     // A seed after the other, so that a stop leaves the same number of seeds of every policy.
     let mut days = [(); 2].map(|()| POLICIES.map(|_| Vec::new()));
     for seed in 1..=args.seeds {
@@ -102,10 +105,7 @@ fn measure(args: &Args) -> Fallible<()> {
             }
         }
     }
-    for (all, of_policies) in both.iter_mut().zip(days) {
-        *all = of_policies.into();
-    }
-    let [without, with] = both.map(Days);
+    let [without, with] = days.map(|of_policies| Days(of_policies.into()));
     let page = page(args, &runner, &windows, [&without, &with]);
     Ok(document::write_whole(args.write.as_deref(), &page)?)
 }
@@ -117,9 +117,11 @@ fn page(args: &Args, runner: &Runner, windows: &[Vec<u32>], days: [&Days; 2]) ->
     rows.push(of_jumps(without, with));
     let Runner { days: count, disturbed, failed, .. } = runner;
     let mut page = format!(
-        "{HEAD}{} seeds, {} days of learning, a sweep over {WINDOWS:?} with {} seeds. Of {count} \
+        "{HEAD}Days of {} hours of {} s. {} seeds, {} days of learning, a sweep over {WINDOWS:?} with {} seeds. Of {count} \
          days a hypervisor disturbed {disturbed}; {failed} requests were given up after 10 s.\n\
          {}. {}\n",
+        args.hours,
+        args.hour_s,
         args.seeds,
         args.teaching_days,
         args.sweep_seeds,

@@ -180,8 +180,8 @@ impl Days {
         text
     }
 
-    /// How far the windows that were asked for were in force, and what the clients' receive windows
-    /// allowed.
+    /// A sentence: in how many responses IW10 and IW200 were in force, in percent, and the smallest
+    /// receive window of a client, in bytes.
     pub fn check(&self) -> String {
         let shares = [10, 200].map(|pkts| {
             let all = self.of(Policy::Fixed(pkts)).iter().flat_map(|day| &day.recorded);

@@ -167,8 +167,6 @@ class CongestionSettings:
             value = values[name]
             if isinstance(value, bool) or not isinstance(value, kinds):
                 raise ValueError(f"`{name}` is {value!r}: {rule}")
-        if not isinstance(self.alone, bool):
-            raise ValueError(f"`alone` is {self.alone!r}: must be True or False")
         for name in ("episode_steps", "history", "flows"):
             if values[name] is not None and not 1 <= values[name] < 2**31:
                 raise ValueError(f"`{name}` is {values[name]}: must be at least 1")
@@ -188,6 +186,12 @@ class CongestionSettings:
         if given and given[0] != "families" and (values["without"] or self.draws is not None):
             name = "without" if values["without"] else "draws"
             raise ValueError(f"`{name}` is set beside `{given[0]}`: it is for families")
+        if not isinstance(self.alone, bool):
+            raise ValueError(f"`alone` is {self.alone!r}: must be True or False")
+        is_set = given not in ([], ["scenario"]) or values["without"] or self.draws is not None
+        if self.alone and not is_set:
+            rule = "it is for `scenarios`, `suite` and families, which have flows of their own"
+            raise ValueError(f"`alone` is True: {rule}")
         values["draws"] = [] if self.draws is None else _spans(self.draws)
         if not given and values["without"]:
             values["families"] = []

@@ -90,6 +90,12 @@ def test_advantages_are_in_units_of_their_spread_in_each_family() -> None:
     np.testing.assert_allclose(got, [[-1, 1, -1, 1], [1, -1, 1, -1]], atol=1e-5)
 
 
+def test_an_odd_number_of_flows_is_refused() -> None:
+    options = ppo.arguments(["--out", "x.safetensors", "--rows", "9"])
+    with pytest.raises(ValueError, match="--rows is 9: must be even"):
+        ppo.settings_from(options)
+
+
 def test_jax_gives_what_the_rust_test_expects() -> None:
     want = np.fromfile(MODELS / "learned.expected", "<f4")
     assert len(want) == ppo.CHECKS

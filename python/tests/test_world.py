@@ -120,6 +120,8 @@ def test_a_training_set_is_of_many_kinds(changes: dict[str, Any]) -> None:
         ({"draws": [-1]}, "`draws` is [-1]: must be a range"),
         ({"flows": 101}, "`flows` is 101: must be from 1 to 100"),
         ({"companion": "nobody"}, "nobody"),
+        ({"alone": True}, "`alone` is True: it is for `scenarios`, `suite` and families"),
+        ({"alone": "yes"}, "`alone` is 'yes': must be True or False"),
         ({"reward": "praise"}, '`reward` is "praise": must be'),
         ({"control": "arm"}, "`arms` is []: must name 2 to 64"),
         ({"arms": ["cubic", "bbr"]}, "`arms` is [cubic, bbr]: is for control"),

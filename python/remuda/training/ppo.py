@@ -621,7 +621,13 @@ def settings_from(options: argparse.Namespace) -> Settings:
     for field in dataclasses.fields(Settings):
         if (value := getattr(options, field.name)) is not None:
             changes[field.name] = value
-    return Settings(**changes)
+    settings = Settings(**changes)
+    for name in ("rows", "evaluations"):
+        count = getattr(settings, name)
+        if count < 2 or count % 2:
+            rule = "must be even and at least 2, as some flows share a path in pairs"
+            raise ValueError(f"--{name} is {count}: {rule}")
+    return settings
 
 
 def trained(settings: Settings, out: Path, *, fresh: bool = False) -> bool:

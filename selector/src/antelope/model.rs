@@ -355,8 +355,7 @@ impl Model {
         scores
     }
 
-    /// Writes the same scores into a list. A list of an earlier call used again spares the
-    /// allocation.
+    /// Writes the same scores into `scores`. The list of an earlier call saves an allocation.
     pub fn predict_into(&self, features: &Features, wants: Preference, scores: &mut Vec<Score>) {
         let wants = if wants.is_valid() { wants } else { Preference::DEFAULT };
         // Between two of the three modes, whichever weight is larger.
