@@ -63,7 +63,8 @@ VII-B) on real TCP. [initial-windows.md](initial-windows.md) describes what is m
 
 - **Paths.** A server and nine groups of users are network namespaces of this host, joined by
   emulated links: three regions (30, 60 and 100 ms) and three ISPs (8, 16 and 32 Mbit/s; the slowest
-  adds 20 ms and 0.1 % loss). Buffers hold one product of rate and round trip. In the evening the rate falls by 35 %, and round trip and loss grow. The paper publishes
+  adds 20 ms and 0.1 % loss). Buffers hold one product of rate and round trip. In the evening the
+  rate falls by 35 %, and round trip and loss grow. The paper publishes
   no rates of its groups, so these are ours (`bench/initial-windows/scene.rs`).
 - **Requests.** Debian's nginx serves 32 files with lognormal sizes, 120 kB on average. A user of
   each group comes every second on average (Poisson), and asks for three files, one after the other.
@@ -117,8 +118,9 @@ fn page(args: &Args, runner: &Runner, windows: &[Vec<u32>], days: [&Days; 2]) ->
     rows.push(of_jumps(without, with));
     let Runner { days: count, disturbed, failed, .. } = runner;
     let mut page = format!(
-        "{HEAD}Days of {} hours of {} s. {} seeds, {} days of learning, a sweep over {WINDOWS:?} with {} seeds. Of {count} \
-         days a hypervisor disturbed {disturbed}; {failed} requests were given up after 10 s.\n\
+        "{HEAD}Days of {} hours of {} s.\n\
+         {} seeds, {} days of learning, a sweep over {WINDOWS:?} with {} \
+         seeds. Of {count} days a hypervisor disturbed {disturbed}; {failed} requests were given up after 10 s.\n\
          {}. {}\n",
         args.hours,
         args.hour_s,
