@@ -120,7 +120,8 @@ fn page(args: &Args, runner: &Runner, windows: &[Vec<u32>], days: [&Days; 2]) ->
     let mut page = format!(
         "{HEAD}Days of {} hours of {} s.\n\
          {} seeds, {} days of learning, a sweep over {WINDOWS:?} with {} \
-         seeds. Of {count} days a hypervisor disturbed {disturbed}; {failed} requests were given up after 10 s.\n\
+         seeds. Of {count} days a hypervisor disturbed {disturbed}; {failed} requests \
+         were given up after 10 s.\n\
          {}. {}\n",
         args.hours,
         args.hour_s,
