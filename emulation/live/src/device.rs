@@ -1,13 +1,16 @@
 //! Network devices and their addresses, set with plain ioctls in the calling thread's namespace.
 
+use crate::clock::Clock;
 use crate::error::Error;
 use crate::subnet::Subnet;
 use libc::{c_int, c_short, c_ulong, ifreq};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::thread;
+use std::time::Duration;
 
 /// Ethernet's MTU. Without offloads a TUN device then never returns a larger packet.
 const MTU_BYTES: c_int = 1500;
@@ -18,6 +21,10 @@ const MTU_BYTES: c_int = 1500;
 const TX_QUEUE_PACKETS: c_int = 20_000;
 
 const IPV6_PREFIX_BITS: u32 = 64;
+
+/// Longest wait for the kernel to allow the use of a new IPv6 address.
+const USABLE_LIMIT: Duration = Duration::from_secs(60);
+const USABLE_TURN: Duration = Duration::from_millis(1);
 
 /// Opens a TUN device in the calling thread's namespace: non-blocking, without a packet header. A
 /// `%d` in `name` becomes the lowest free number. Returns the device's name.
@@ -136,7 +143,26 @@ fn add_ipv6(name: &str, address: Ipv6Addr) -> io::Result<()> {
         ifr6_prefixlen: IPV6_PREFIX_BITS,
         ifr6_ifindex,
     };
-    ioctl(&control_socket(AddressFamily::INET6)?, libc::SIOCSIFADDR, &mut request)
+    ioctl(&control_socket(AddressFamily::INET6)?, libc::SIOCSIFADDR, &mut request)?;
+    wait_until_usable(address)
+}
+
+/// Waits until a socket can be bound to a new IPv6 address. The kernel holds an address back until
+/// a worker of its own has run, also where duplicate address detection is off; on a busy machine
+/// that worker may run late.
+fn wait_until_usable(address: Ipv6Addr) -> io::Result<()> {
+    let clock = Clock::start();
+    loop {
+        match UdpSocket::bind((address, 0)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+                if clock.elapsed() >= USABLE_LIMIT {
+                    return Err(error);
+                }
+                thread::sleep(USABLE_TURN);
+            }
+            other => return other.map(drop),
+        }
+    }
 }
 
 fn control_socket(family: AddressFamily) -> io::Result<OwnedFd> {
