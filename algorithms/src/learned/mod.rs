@@ -23,12 +23,15 @@
 //!     and 30 ms HyStart++ ends slow start after 3.5 s, with 82 packets in flight;
 //!   - each step also adds a segment: with equal factors, flows that share a bottleneck come to
 //!     equal windows, as with additive increase;
+//!   - from time to time it makes room, so that flows that start behind its queue see their shortest
+//!     round trip (probe.rs);
 //!   - of a window that the sender did not use, the network may take but not add;
 //!   - nothing is paced.
 
 pub mod action;
 pub mod observation;
 pub mod own;
+mod probe;
 mod shipped;
 mod weights;
 
@@ -43,6 +46,7 @@ use crate::recovery::{Recovery, congested, episode_rtt};
 use crate::units::{Bytes, Time};
 use crate::window::{self, WindowArm};
 use observation::Observer;
+use probe::Probe;
 use std::collections::VecDeque;
 use std::time::Duration;
 pub use weights::{Plan, Unfit};
@@ -75,6 +79,11 @@ const STANDING_RTTS: f64 = 1.5;
 /// Slow start ends after this many samples of a standing queue. The number is `N_RTT_SAMPLE` of RFC
 /// 9406 section 4.3, by which HyStart++ judges a round.
 const STANDING_SAMPLES: u64 = 8;
+/// What is left of the window while the flow makes room.
+const PROBE_SHARE: f64 = 0.5;
+/// A smaller window, in segments, stays as it is: of a few segments half is no window for delayed
+/// acknowledgements.
+const PROBE_PKTS_ABOVE: f64 = 8.0;
 /// Stages that nobody asked for; older ones are dropped.
 const STAGES_MAX: usize = 4;
 
@@ -121,6 +130,7 @@ pub struct Learned {
     step_start: Time,
     /// Samples in slow start since the last step without a standing queue.
     standing: u64,
+    probe: Probe,
 }
 
 impl Arm for Learned {
@@ -141,6 +151,7 @@ impl Arm for Learned {
             self.recovery.enter(episode_rtt(&self.path, m), now);
         }
         self.recovery.observe(m, now);
+        self.probe.observe(m.rtt, now);
         self.so_far = self.so_far.and(m);
         self.used = self.used.max(m.cwnd_use(self.cwnd(), self.path.mss));
         if self.driver == Driver::Network && m.timed_out {
@@ -235,6 +246,7 @@ impl Learned {
             used: CwndUse::Little,
             step_start: now,
             standing: 0,
+            probe: Probe::new(path.rtt_min_long(), now),
             path,
         }
     }
@@ -244,7 +256,9 @@ impl Learned {
     }
 
     fn decision(&self) -> Decision {
-        Decision { cwnd: self.cwnd(), rate: None }
+        let share = if self.probe.is_on() { PROBE_SHARE } else { 1.0 };
+        let cwnd = window::bound(&self.path, Bytes((self.window_bytes * share) as u64));
+        Decision { cwnd, rate: None }
     }
 
     fn step_len(&self) -> Duration {
@@ -288,6 +302,7 @@ impl Learned {
             self.classic = Cubic::over(&self.path, now);
         }
         self.driver = driver;
+        self.probe.stop();
         self.note(why);
     }
 
@@ -313,6 +328,9 @@ impl Learned {
         }
         let is_idle = m.delivered == Bytes(0) && self.path.in_flight == Bytes(0);
         if self.driver == Driver::Classic || is_idle {
+            return;
+        }
+        if self.driver == Driver::Network && self.makes_room(&m, used, now) {
             return;
         }
         let network = self.weights.get();
@@ -341,6 +359,16 @@ impl Learned {
             }
             (Validity::Inside, Driver::Classic) => {}
         }
+    }
+
+    /// Whether the flow makes room after this step. The network does not see such steps: in its
+    /// training there are none.
+    fn makes_room(&mut self, step: &Measurement, used: CwndUse, now: Time) -> bool {
+        let is_large = self.window_bytes > PROBE_PKTS_ABOVE * self.path.mss.0 as f64;
+        if let Some(rtt) = step.rtt.filter(|_| is_large && used == CwndUse::Full) {
+            self.probe.begin(rtt.max.min(STEP_MAX), now);
+        }
+        self.probe.is_on()
     }
 
     /// The network cannot drive: CUBIC does, for some steps at least.

@@ -106,6 +106,35 @@ fn an_input_outside_the_training_is_answered_by_cubic_and_named() {
     assert!(before > Bytes(0));
 }
 
+/// The network's window is in force again afterwards, and a timeout ends it at once.
+#[test]
+fn behind_a_queue_it_makes_room_with_half_its_window() {
+    let makes_room = |arm: &Learned| arm.decision().cwnd < arm.cwnd();
+    let (mut arm, mut now_ms) = driven();
+    let full = |arm: &Learned| Measurement { in_flight: arm.cwnd(), ..report(60) };
+    while !makes_room(&arm) {
+        now_ms += 10;
+        arm.on_measurement(&full(&arm), at(now_ms));
+        assert!(now_ms < 12_000, "it makes no room");
+    }
+    let (began_ms, whole) = (now_ms, arm.cwnd());
+    assert!(began_ms >= 10_000, "{began_ms}");
+    assert_eq!(arm.decision().cwnd, whole / 2);
+    let mut left = arm.path.clone();
+    arm.hand_off(&mut left);
+    assert_eq!(left.cwnd, whole, "the next arm gets what the network set");
+    let mut timed_out = arm.clone();
+    timed_out
+        .on_measurement(&Measurement { timed_out: true, ..Measurement::QUIET }, at(now_ms + 300));
+    assert!(!timed_out.probe.is_on());
+    while makes_room(&arm) {
+        assert_eq!(arm.cwnd(), whole);
+        now_ms += 10;
+        arm.on_measurement(&full(&arm), at(now_ms));
+    }
+    assert_eq!(now_ms - began_ms, 120, "two round trips");
+}
+
 #[test]
 fn a_timeout_starts_again_from_the_floor() {
     let (mut arm, now_ms) = driven();
