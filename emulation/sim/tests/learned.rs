@@ -65,3 +65,29 @@ fn the_shipped_weights_fill_links_without_a_standing_queue() {
         assert!(queueing_ms <= path.queueing_ms_most, "{}: {queueing_ms} ms", path.name);
     }
 }
+
+/// Those who come later find a queue, and learn that it is one when all make room.
+#[test]
+fn five_flows_that_start_one_after_another_come_to_equal_shares() {
+    for (rate_mbit_per_sec, delay_ms) in [(12.0, 20.0), (50.0, 5.0), (50.0, 50.0)] {
+        let flows: String = (0..5)
+            .map(|at| format!("[[flows]]\ndriver = \"learned\"\nstart_s = {}\n", 5 * at))
+            .collect();
+        let outcome = run(&format!(
+            "duration_s = 60\n[links.down]\nrate_mbit_per_sec = {rate_mbit_per_sec}\n\
+             queue = {{ kind = \"droptail\", limit_bdp = 5 }}\ndelay_ms = {delay_ms:.1}\n\
+             [links.up]\ndelay_ms = {delay_ms:.1}\n{flows}"
+        ));
+        let delivered_until = |flow: u32, until_s: f64| {
+            let of_flow = outcome.flow_samples.iter().filter(|sample| sample.flow == flow);
+            let last = of_flow.take_while(|sample| sample.t_s <= until_s).last();
+            last.map_or(0, |sample| sample.delivered_bytes) as f64
+        };
+        let shares: Vec<f64> =
+            (0..5).map(|flow| delivered_until(flow, 60.0) - delivered_until(flow, 40.0)).collect();
+        let squares: f64 = shares.iter().map(|share| share * share).sum();
+        let jain = shares.iter().sum::<f64>().powi(2) / (5.0 * squares);
+        println!("{rate_mbit_per_sec} Mbit/s, {delay_ms} ms: Jain's index {jain:.3}");
+        assert!(jain >= 0.9, "{rate_mbit_per_sec} Mbit/s, {delay_ms} ms: {jain}, {shares:?}");
+    }
+}
