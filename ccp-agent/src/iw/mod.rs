@@ -84,6 +84,9 @@ pub struct Iw {
     table_left_out: usize,
     /// When groups were last formed, in seconds of the monotonic clock.
     grouped_s: Option<u64>,
+    /// How long after that they are formed again, in seconds. The first groups come from little
+    /// data, so it begins with two time bins and doubles until it is the configured span.
+    regroup_s: u64,
     /// Records written since the agent started.
     stored: u64,
     saved: [String; 2],
@@ -179,6 +182,7 @@ impl Iw {
             table: Arc::default(),
             table_left_out: 0,
             grouped_s: None,
+            regroup_s: (2 * config.bin_s).min(config.regroup_s),
             stored: 0,
             saved: Default::default(),
             has_failed: false,
@@ -200,7 +204,10 @@ impl Iw {
         let read = state_file::read(&path, "model", FILE_BYTES_MAX);
         match read.and_then(|text| text.map(parse).transpose()) {
             Ok(Some(learner)) => {
-                self.grouped_s = learner.has_groups().then(clock::monotonic_s);
+                if learner.has_groups() {
+                    self.grouped_s = Some(clock::monotonic_s());
+                    self.regroup_s = self.config.regroup_s;
+                }
                 self.learner = learner;
             }
             Ok(None) => {}
@@ -282,12 +289,11 @@ impl Iw {
 
     /// What forms groups, if it is time to. Without groups, two more time bins may bring some.
     fn grouping_job(&mut self, now_s: u64) -> Option<GroupingJob> {
-        let interval_s = match self.learner.has_groups() {
-            true => self.config.regroup_s,
-            false => (2 * self.config.bin_s).min(self.config.regroup_s),
-        };
-        if self.grouped_s.is_some_and(|at_s| now_s.saturating_sub(at_s) < interval_s) {
+        if self.grouped_s.is_some_and(|at_s| now_s.saturating_sub(at_s) < self.regroup_s) {
             return None;
+        }
+        if self.learner.has_groups() {
+            self.regroup_s = self.regroup_s.saturating_mul(2).min(self.config.regroup_s);
         }
         self.grouped_s = Some(now_s);
         let all = self.files.all().map_err(on(self.dir.path().display()));

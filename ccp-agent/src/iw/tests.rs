@@ -94,6 +94,29 @@ fn folder() -> TempDir {
     tempfile::tempdir().expect("a folder")
 }
 
+/// In units of a time bin: after 2, after 2 more without groups, then after 4, 8 and so on.
+#[test]
+fn the_first_groups_are_soon_formed_again() {
+    let folder = folder();
+    let agent = Agent::in_folder(&folder, None);
+    let _keeper = agent.keeper();
+    let bin_s = agent.config.iw.bin_s;
+    let is_due = |bins: u64| lock(&agent.iw()).grouping_job(bins * bin_s).is_some();
+    lock(&agent.iw()).grouped_s = Some(0);
+    assert!(!is_due(1) && is_due(2) && !is_due(3) && is_due(4), "without groups");
+    agent.learn("192.0.2.7", 10);
+    agent.turn();
+    lock(&agent.iw()).grouped_s = Some(4 * bin_s);
+    assert!(!is_due(5) && is_due(6), "the first groups came from little data");
+    assert!(!is_due(9) && is_due(10), "four bins later");
+    assert!(!is_due(17) && is_due(18), "eight bins later");
+    lock(&agent.iw()).grouped_s = Some(0);
+    let most = agent.config.iw.regroup_s / bin_s;
+    assert!((1..20).all(|turn| lock(&agent.iw()).grouping_job(turn * 86_400 * 2).is_some()));
+    lock(&agent.iw()).grouped_s = Some(0);
+    assert!(!is_due(most - 1) && is_due(most), "at most the configured span");
+}
+
 #[test]
 fn records_become_groups_and_windows_that_a_restart_and_a_kill_keep() {
     let folder = folder();
