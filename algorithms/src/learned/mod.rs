@@ -81,9 +81,6 @@ const STANDING_RTTS: f64 = 1.5;
 const STANDING_SAMPLES: u64 = 8;
 /// What is left of the window while the flow makes room.
 const PROBE_SHARE: f64 = 0.5;
-/// A smaller window, in segments, stays as it is: of a few segments half is no window for delayed
-/// acknowledgements.
-const PROBE_PKTS_ABOVE: f64 = 8.0;
 /// Stages that nobody asked for; older ones are dropped.
 const STAGES_MAX: usize = 4;
 
@@ -364,8 +361,7 @@ impl Learned {
     /// Whether the flow makes room after this step. The network does not see such steps: in its
     /// training there are none.
     fn makes_room(&mut self, step: &Measurement, used: CwndUse, now: Time) -> bool {
-        let is_large = self.window_bytes > PROBE_PKTS_ABOVE * self.path.mss.0 as f64;
-        if let Some(rtt) = step.rtt.filter(|_| is_large && used == CwndUse::Full) {
+        if let Some(rtt) = step.rtt.filter(|_| used == CwndUse::Full) {
             self.probe.begin(rtt.max.min(STEP_MAX), now);
         }
         self.probe.is_on()

@@ -61,11 +61,11 @@ impl Probe {
         self.until = self.until.filter(|until| now < *until);
         let Some(rtt) = rtt else { return };
         let before = *self.shortest.get_or_insert(rtt.min);
-        let same = before / 100 * SAME_PERCENT;
+        let longer = |than: Duration, percent| than.saturating_add(than / 100 * percent);
         self.shortest = Some(before.min(rtt.min));
-        self.has_fallen |= rtt.min + same < before;
-        self.has_risen |= rtt.min > before + before / 100 * RISEN_PERCENT;
-        if self.has_risen && rtt.min <= before + same {
+        self.has_fallen |= longer(rtt.min, SAME_PERCENT) < before;
+        self.has_risen |= rtt.min > longer(before, RISEN_PERCENT);
+        if self.has_risen && rtt.min <= longer(before, SAME_PERCENT) {
             (self.has_risen, self.seen_at) = (false, now);
         }
     }

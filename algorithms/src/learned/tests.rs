@@ -119,7 +119,7 @@ fn behind_a_queue_it_makes_room_with_half_its_window() {
     }
     let (began_ms, whole) = (now_ms, arm.cwnd());
     assert!(began_ms >= 10_000, "{began_ms}");
-    assert_eq!(arm.decision().cwnd, whole / 2);
+    assert_eq!(arm.decision().cwnd, Bytes(whole.0 / 2));
     let mut left = arm.path.clone();
     arm.hand_off(&mut left);
     assert_eq!(left.cwnd, whole, "the next arm gets what the network set");
