@@ -23,8 +23,8 @@
 //!     and 30 ms HyStart++ ends slow start after 3.5 s, with 82 packets in flight;
 //!   - each step also adds a segment: with equal factors, flows that share a bottleneck come to
 //!     equal windows, as with additive increase;
-//!   - from time to time it makes room, so that flows that start behind its queue see their shortest
-//!     round trip (probe.rs);
+//!   - from time to time it makes room, so that flows that start behind its queue see the shortest
+//!     round trip of the path (probe.rs);
 //!   - of a window that the sender did not use, the network may take but not add;
 //!   - nothing is paced.
 

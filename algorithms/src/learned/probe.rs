@@ -1,10 +1,10 @@
 //! When a flow makes room, to see the shortest round trip of its path.
 //!
 //! A flow that starts behind a queue takes that queue for a part of the path. It then keeps more in
-//! flight than those who know the path better, and takes their share. So a flow makes room from time
-//! to time, as BBR does. Who sees a shorter round trip than ever before makes room too, at once: so
-//! flows that share a bottleneck make room together, the queue is gone for a moment, and all of them
-//! see the same shortest round trip.
+//! flight than those who know the path better, and takes their share. So a flow makes room from
+//! time to time, as BBR does. Who sees a shorter round trip than ever before makes room too, at
+//! once: so flows that share a bottleneck make room together, the queue is gone for a moment, and
+//! all of them see the same shortest round trip.
 //!
 //! Differs from BBR (draft-ietf-ccwg-bbr section 5.3.4.3):
 //!   - the shortest round trip never expires;
