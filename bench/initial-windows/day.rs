@@ -44,8 +44,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Whether this was the first response of its connection. Only that one begins with the
-    /// initial window.
+    /// Whether this was the first response of its connection; the initial window serves only that.
     pub fn is_first(&self) -> bool {
         !self.keeps_alive || self.number == 0
     }

@@ -158,8 +158,7 @@ impl Runner {
         (bin_s, bin_s - (self.day.seconds() / 2.0) as u64)
     }
 
-    /// The agent's settings. Without a table of prefixes, the agent gathers records and forms no
-    /// groups.
+    /// The agent's settings. Without a table of prefixes, the agent only gathers records.
     fn iw_config(&self, is_grouped: Option<bool>) -> IwConfig {
         let geography = is_grouped.map(|is_grouped| Self::geography_file(&self.folder, is_grouped));
         iw_config(geography, self.bins().0)

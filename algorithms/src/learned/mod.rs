@@ -23,8 +23,8 @@
 //!     and 30 ms HyStart++ ends slow start after 3.5 s, with 82 packets in flight;
 //!   - each step also adds a segment: with equal factors, flows that share a bottleneck come to
 //!     equal windows, as with additive increase;
-//!   - from time to time it makes room, so that flows that start behind its queue see the shortest
-//!     round trip of the path (probe.rs);
+//!   - every ten seconds the arm halves the window for two round trips. Flows that started behind
+//!     the queue then see the shortest round trip of the path (probe.rs);
 //!   - of a window that the sender did not use, the network may take but not add;
 //!   - nothing is paced.
 
@@ -358,8 +358,8 @@ impl Learned {
         }
     }
 
-    /// Whether the flow makes room after this step. The network does not see such steps: in its
-    /// training there are none.
+    /// Whether the flow makes room after this step. The network does not act on a step in which the
+    /// flow makes room, because no flow did so in the training.
     fn makes_room(&mut self, step: &Measurement, used: CwndUse, now: Time) -> bool {
         if let Some(rtt) = step.rtt.filter(|_| used == CwndUse::Full) {
             self.probe.begin(rtt.max.min(STEP_MAX), now);

@@ -1,16 +1,16 @@
 //! When a flow makes room, to see the shortest round trip of its path.
 //!
-//! A flow that starts behind a queue takes that queue for a part of the path. It then keeps more in
-//! flight than those who know the path better, and takes their share. So a flow makes room from
-//! time to time, as BBR does. Who sees a shorter round trip than ever before makes room too, at
-//! once: so flows that share a bottleneck make room together, the queue is gone for a moment, and
-//! all of them see the same shortest round trip.
+//! A flow that starts behind a queue takes that queue for a part of the path. Such a flow keeps
+//! more in flight than flows that saw the path without a queue, and takes their share. So a flow
+//! makes room from time to time, as in BBR: the flow sends with half its window. A flow that sees
+//! a shorter round trip than ever before makes room too, at once. Flows that share a bottleneck
+//! then make room together, the queue drains, and all of them see the same shortest round trip.
 //!
 //! Differs from BBR (draft-ietf-ccwg-bbr section 5.3.4.3):
 //!   - the shortest round trip never expires;
 //!   - the interval is counted in seconds and in round trips, so that a path of a second does not
 //!     give more of its time than a path of 10 ms;
-//!   - making room at once is not in BBR, whose flows come together by their intervals alone.
+//!   - flows of BBR do not make room at once; only their intervals bring them together.
 
 use crate::measurement::RttSamples;
 use crate::units::Time;
@@ -20,8 +20,8 @@ use std::time::Duration;
 const INTERVAL: Duration = Duration::from_secs(10);
 /// and for so many of its shortest round trips.
 const INTERVAL_ROUNDS: u32 = 100;
-/// How long it makes room, in round trips as measured last. In the first one the queue drains; what
-/// is sent in the second one finds it empty.
+/// How long a flow makes room, in round trips as measured last. The queue drains in the first one;
+/// packets of the second one find the queue empty.
 const ROUNDS: u32 = 2;
 /// A round trip is the shortest again if it is longer by no more than this.
 const SAME_PERCENT: u32 = 2;
@@ -32,15 +32,15 @@ const RISEN_PERCENT: u32 = 10;
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
     shortest: Option<Duration>,
-    /// When it was last seen again, after a queue.
+    /// When the shortest round trip was last seen again, after a queue.
     seen_at: Time,
-    /// Whether a queue has stood since then.
+    /// Whether a queue has stood since `seen_at`.
     has_risen: bool,
     /// Whether a round trip was shorter than ever before, since the last step.
     has_fallen: bool,
     /// When the flow last began to make room, or started.
     began_at: Time,
-    /// If it makes room: until when.
+    /// Until when the flow makes room; `None` if the flow does not.
     until: Option<Time>,
 }
 
@@ -70,7 +70,7 @@ impl Probe {
         }
     }
 
-    /// Begins to make room if it is time. `rtt` is a round trip with the queue of now.
+    /// Begins to make room if the time has come. `rtt` is the present round trip, queue included.
     pub fn begin(&mut self, rtt: Duration, now: Time) {
         let Some(shortest) = self.shortest else { return };
         let interval = INTERVAL.max(shortest.saturating_mul(INTERVAL_ROUNDS));
@@ -83,7 +83,7 @@ impl Probe {
         }
     }
 
-    /// Makes room no longer, as something else drives the flow.
+    /// Ends making room early, because CUBIC drives the flow from here on.
     pub fn stop(&mut self) {
         self.until = None;
     }
@@ -99,8 +99,8 @@ mod tests {
         Time(Duration::from_millis(ms))
     }
 
-    /// Sees this round trip every 100 ms of a span, and begins when it is time. Returns when it
-    /// began, in ms.
+    /// Reports this round trip every 100 ms of a span. Returns the times at which the flow began to
+    /// make room, in milliseconds.
     fn begins(probe: &mut Probe, rtt_ms: u64, span_ms: std::ops::Range<u64>) -> Vec<u64> {
         let rtt = Duration::from_millis(rtt_ms);
         let steps = span_ms.step_by(100);

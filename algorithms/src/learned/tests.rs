@@ -106,7 +106,7 @@ fn an_input_outside_the_training_is_answered_by_cubic_and_named() {
     assert!(before > Bytes(0));
 }
 
-/// The network's window is in force again afterwards, and a timeout ends it at once.
+/// The network's window is in force again afterwards, and a timeout ends making room at once.
 #[test]
 fn behind_a_queue_it_makes_room_with_half_its_window() {
     let makes_room = |arm: &Learned| arm.decision().cwnd < arm.cwnd();

@@ -84,8 +84,8 @@ pub struct Iw {
     table_left_out: usize,
     /// When groups were last formed, in seconds of the monotonic clock.
     grouped_s: Option<u64>,
-    /// How long after that they are formed again, in seconds. The first groups come from little
-    /// data, so it begins with two time bins and doubles until it is the configured span.
+    /// The time from one grouping to the next, in seconds. The first groups come from little data,
+    /// so this time begins with two time bins, and doubles up to the configured `regroup_s`.
     regroup_s: u64,
     /// Records written since the agent started.
     stored: u64,

@@ -24,8 +24,8 @@ enum Key {
 /// Where the rules lie, by their position.
 #[derive(Debug, Default)]
 pub struct Index {
-    /// Positions, the first rule first. A flow is looked up some twenty times, so the hash is a
-    /// fast one. It need not withstand chosen keys: those in the map are the operator's.
+    /// Positions, the first rule first. Each new flow costs some twenty lookups, so the hash is a
+    /// fast one. Only the operator chooses keys of this map, so nobody can make them collide.
     by_key: HashMap<Key, Vec<usize>, RandomState>,
     /// The lengths of the prefixes among the keys, in bits, of IPv4 and of IPv6.
     lengths: [BTreeSet<u8>; 2],

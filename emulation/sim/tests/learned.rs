@@ -66,7 +66,8 @@ fn the_shipped_weights_fill_links_without_a_standing_queue() {
     }
 }
 
-/// Those who come later find a queue, and learn that it is one when all make room.
+/// A flow that comes later starts behind a queue, and sees the path without one once all flows make
+/// room.
 #[test]
 fn five_flows_that_start_one_after_another_come_to_equal_shares() {
     for (rate_mbit_per_sec, delay_ms) in [(12.0, 20.0), (50.0, 5.0), (50.0, 50.0)] {
