@@ -253,16 +253,11 @@ fn slow_control_clients_lock_nobody_out() {
         });
         thread::sleep(Duration::from_millis(300));
         let clock = Clock::start();
-        // A command that comes just before 64 new clients may lose its place. On a busy machine 64
-        // clients take longer, and more commands lose theirs. So a command has three tries.
-        let tries = |_| (1..=3).find(|_| agent.flows().is_ok());
-        let tries: Vec<Option<u32>> = (0..50).map(tries).collect();
+        let answered = (0..50).filter(|_| agent.flows().is_ok()).count();
         let took = clock.elapsed();
         done.store(true, Ordering::Relaxed);
-        let at_once = tries.iter().filter(|tries| **tries == Some(1)).count();
-        println!("{at_once} of 50 commands answered at the first try, all in {took:?}");
-        assert!(tries.iter().all(Option::is_some), "nobody is locked out: {tries:?}");
-        assert!(at_once >= 40 && took < SHORT, "{at_once} in {took:?}");
+        println!("{answered} of 50 commands answered in {took:?}");
+        assert!(answered >= 48 && took < SHORT, "{answered} in {took:?}");
     });
     wait_for("closing them", SHORT, || descriptors(&agent) <= before);
     ends_in_time(agent);

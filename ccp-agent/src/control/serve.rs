@@ -4,7 +4,8 @@
 //! order, so a slow or hostile client delays no report. Root and the agent's own user have places
 //! of their own, so neither can keep the other one out. A client that makes the agent wait keeps
 //! its place for a short time only: each request and each answer has a deadline, and a new client
-//! takes the place of the client that the agent has waited for longest.
+//! takes the place of the client that the agent has waited for longest. A client whose first
+//! request lies unread in the socket is not waited for, and keeps its place.
 
 use super::request::{Answer, CLIENT_TIMEOUT, Request, answer, refused};
 use crate::client::{Deadline, SocketFile, accept_all, close, refuse_descriptors, send_all};
@@ -29,6 +30,8 @@ use std::thread;
 const REQUEST_BYTES_MAX: usize = 64 << 10;
 /// Clients of one user at once: of root, and of the agent's own user.
 const CLIENTS_OF_USER_MAX: usize = 16;
+/// The first request of a new client saves the client's place if it is no longer than this.
+const ASKED_BYTES_MAX: usize = 4 << 10;
 const ROOT: u32 = 0;
 
 /// Serves clients until the process ends. Requests wait until `ready` has a value. The socket lies
@@ -64,6 +67,22 @@ struct Client {
     /// Since when the agent waits for a request of the client, or for room for an answer, by the
     /// monotonic clock. `None` while the agent works for it.
     waits_us: Option<u64>,
+    /// Whether the agent has worked for no request of the client yet.
+    is_new: bool,
+}
+
+impl Client {
+    /// Whether the client's first request lies in the socket: not the client is late but the agent.
+    /// Later requests save no place, else a client that reads no answers could keep one.
+    fn has_asked(&self) -> bool {
+        if !self.is_new {
+            return false;
+        }
+        let mut start = [0; ASKED_BYTES_MAX];
+        let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+        let length = recv(self.socket.as_raw_fd(), &mut start, flags).unwrap_or(0);
+        start[..length].contains(&b'\n')
+    }
 }
 
 /// The connected clients, by a number that no other client ever has.
@@ -88,12 +107,14 @@ impl Drop for Place {
 
 impl Place {
     /// A place for a client of this user. If the user has no place left, the client that the agent
-    /// has waited for longest loses its place. `None` if the agent works for all of them.
+    /// has waited for longest loses its place. `None` if the agent works for all of them, or will as
+    /// soon as their threads run.
     fn take(clients: &Arc<Clients>, uid: u32, socket: OwnedFd, now_us: u64) -> Option<Self> {
         let mut open = lock(&clients.open);
         if open.values().filter(|client| client.uid == uid).count() >= CLIENTS_OF_USER_MAX {
             let of_user = open.iter().filter(|(_, client)| client.uid == uid);
-            let waiting = of_user.filter_map(|(number, client)| Some((client.waits_us?, *number)));
+            let waiting = of_user.filter(|(_, client)| !client.has_asked());
+            let waiting = waiting.filter_map(|(number, client)| Some((client.waits_us?, *number)));
             let (_, longest) = waiting.min()?;
             if let Some(client) = open.remove(&longest) {
                 let _ = shutdown(client.socket.as_raw_fd(), Shutdown::Both); // its thread ends
@@ -101,7 +122,7 @@ impl Place {
             }
         }
         let number = clients.next.fetch_add(1, Ordering::Relaxed);
-        open.insert(number, Client { uid, socket, waits_us: Some(now_us) });
+        open.insert(number, Client { uid, socket, waits_us: Some(now_us), is_new: true });
         Some(Self { clients: Arc::clone(clients), number })
     }
 
@@ -109,6 +130,7 @@ impl Place {
     fn set_waits(&self, waits: bool) {
         if let Some(client) = lock(&self.clients.open).get_mut(&self.number) {
             client.waits_us = waits.then(clock::monotonic_us);
+            client.is_new &= waits;
         }
     }
 }
@@ -225,7 +247,11 @@ mod tests {
 
     fn is_hung_up(client: &mut UnixStream) -> bool {
         client.set_nonblocking(true).expect("it does not block");
-        matches!(client.read(&mut [0; 1]), Ok(0))
+        match client.read(&mut [0; 1]) {
+            Ok(bytes) => bytes == 0,
+            // The agent closed the socket with bytes in it that it had not read.
+            Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+        }
     }
 
     #[test]
@@ -248,6 +274,30 @@ mod tests {
         assert_eq!(gone, want);
         drop((next, other, places));
         assert!(lock(&clients.open).is_empty());
+    }
+
+    #[test]
+    fn a_client_that_has_asked_keeps_its_place() {
+        let clients = Arc::new(Clients::default());
+        let mut theirs = Vec::new();
+        let mut take = |now_us, sends: &[u8]| {
+            let (ours, mut client) = pair();
+            client.write_all(sends).expect("there is room");
+            theirs.push(client);
+            Place::take(&clients, 7, ours, now_us)
+        };
+        let asked = take(0, b"{}\n").expect("free");
+        let slow: Vec<_> = (1..16).map(|now_us| take(now_us, b"x").expect("free")).collect();
+        let next = take(200, b"{}\n").expect("the first slow client makes room");
+        asked.set_waits(false);
+        asked.set_waits(true); // for room for an answer: it has asked again, and reads nothing
+        let last = take(u64::MAX, b"{}\n").expect("the second slow client makes room");
+        let gone: Vec<bool> = theirs.iter_mut().map(is_hung_up).collect();
+        assert_eq!(gone, (0..18).map(|n| n == 1 || n == 2).collect::<Vec<_>>());
+        slow.iter().for_each(|place| place.set_waits(false));
+        assert!(!lock(&clients.open)[&asked.number].has_asked());
+        assert!(lock(&clients.open)[&last.number].has_asked());
+        drop((asked, slow, next, last));
     }
 
     #[test]
