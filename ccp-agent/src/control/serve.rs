@@ -107,8 +107,8 @@ impl Drop for Place {
 
 impl Place {
     /// A place for a client of this user. If the user has no place left, the client that the agent
-    /// has waited for longest loses its place. `None` if the agent works for all of them, or will as
-    /// soon as their threads run.
+    /// has waited for longest loses its place. `None` if all of them have a request that the agent
+    /// works for, or has not read yet.
     fn take(clients: &Arc<Clients>, uid: u32, socket: OwnedFd, now_us: u64) -> Option<Self> {
         let mut open = lock(&clients.open);
         if open.values().filter(|client| client.uid == uid).count() >= CLIENTS_OF_USER_MAX {
