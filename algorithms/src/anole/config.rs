@@ -13,7 +13,7 @@ pub const SETTINGS: &str = "anole";
 /// The paper's rule-based candidate (section IV).
 pub const CLASSIC: &str = "cubic";
 /// The learned candidate, unless the settings name another: the one line to change.
-pub const LEARNED: &str = "copa";
+pub const LEARNED: &str = "learned";
 /// The setting that leaves the learned arm out.
 pub const NONE: &str = "none";
 /// Anole's own name, which it cannot embed.

@@ -17,6 +17,11 @@ pub struct Velocity {
 }
 
 impl Velocity {
+    /// The largest v, upwards: the caller bounds what comes of it.
+    pub fn fastest() -> Self {
+        Self { segments: VELOCITY_MAX, up: true }
+    }
+
     /// The next v in that direction, in segments.
     pub fn next(&mut self, up: bool) -> u64 {
         let same = self.segments > 0 && self.up == up;

@@ -21,7 +21,10 @@
 //!     after a cycle in which slots had to be merged;
 //!   - equation 10 steps once a round trip while its steps succeed, by v segments or more, so that
 //!     flows that share a path gain alike; the paper has a step a cycle;
-//!   - a least round trip that was not seen for 8 s is looked for by draining.
+//!   - a least round trip that was not seen for 8 s is looked for by draining;
+//!   - where slow start ends without much of a queue, a climb begins at the classic's rate, as
+//!     HyStart ends it at half of the path or below;
+//!   - a flow alone is slower after its slots, so that their queue is gone in the same round trip.
 
 mod between;
 
@@ -88,6 +91,8 @@ const RTT_MIN_AGE: Duration = Duration::from_secs(8);
 const RTT_MIN_NEAR: f64 = 0.02;
 /// The limit that a climb has found is remembered for this long.
 const LIMIT_AGE: Duration = Duration::from_secs(10);
+/// The part of what slots have sent above the flow's rate that the flow leaves out afterwards.
+const GIVEN_BACK: f64 = 0.5;
 const HALF: Gain = Gain(500);
 const DOUBLE: Gain = Gain(2_000);
 
@@ -140,6 +145,8 @@ pub struct Cycle {
     rate: Rate,
     owner: Owner,
     slots: Slots,
+    /// What the slots have sent above the flow's rate, in Mbit.
+    extra: f64,
     heard: Heard,
     /// Of classic and learned arm.
     confidence: [Confidence; 2],
@@ -204,6 +211,7 @@ impl Cycle {
             rate: Rate::default(),
             owner: Owner::default(),
             slots: Slots::default(),
+            extra: 0.0,
             heard: Heard::default(),
             confidence: [Confidence::default(); 2],
             capacity: Capacity::default(),
@@ -232,7 +240,7 @@ impl Cycle {
         self.trials = Trials::with_open_max(OPEN_MAX, path, now);
         (self.phase, self.ends, self.waits) = (Phase::SlowStart, now, true);
         (self.rate, self.owner) = (self.trials.rate(), Owner::default());
-        (self.slots, self.heard) = (Slots::default(), Heard::default());
+        (self.slots, self.extra, self.heard) = (Slots::default(), 0.0, Heard::default());
         self.confidence = [Confidence::default(); 2];
         (self.capacity, self.wireless) = (Capacity::default(), Wireless::default());
         (self.calm, self.path_loss, self.velocity) = (None, None, Velocity::default());
@@ -360,8 +368,9 @@ impl Cycle {
         Decision { rate, ..decision }
     }
 
-    /// Slow start is over: the first rate is the mean of both candidates', of which no more counts
-    /// than the path has delivered.
+    /// Slow start is over. Without much of a queue, a climb begins at the classic's rate. With one,
+    /// the first rate is the mean of both candidates', of which no more counts than the path has
+    /// delivered.
     fn begin_cycles(&mut self, now: Time) {
         let srtt = self.trials.srtt();
         let classic = self.classic.rate(srtt);
@@ -370,6 +379,14 @@ impl Cycle {
         let note = Note::Started { classic: mbit(classic), learned: learned.map(mbit) };
         self.notes.push(note);
         let most = self.trials.path.delivery_rate().unwrap_or(classic);
+        if self.infers && self.queue().ratio() < 1.0 + QUEUE_TOLERANCE {
+            self.set_rate(mbit(classic), Owner::Inferred);
+            (self.velocity, self.climbed) = (Velocity::fastest(), 1);
+            self.clean = self.trials.bound(classic.min(most));
+            let (from, to) = (mbit(self.clean), mbit(self.rate));
+            self.notes.push(Note::Climbing { from, step: to - from });
+            return self.begin(Phase::Climbing, Some(Tag::Climb), self.rate, self.round(), now);
+        }
         let capped = |rate: Rate| mbit(rate.min(most));
         let mean = learned.map_or(capped(classic), |it| f64::midpoint(capped(classic), capped(it)));
         self.set_rate(mean, Owner::Inferred);
@@ -487,6 +504,8 @@ impl Cycle {
         let holds = SLOT_SEGMENTS.to_bytes(self.trials.path.mss) / rate;
         let round = self.round();
         let length = (round / 2).max(holds.min(round * 2)).saturating_mul(self.stretch);
+        let extra = (mbit(rate) - mbit(self.rate)) * length.as_secs_f64();
+        self.extra = if tag == Tag::Low { extra } else { self.extra + extra };
         self.begin(Phase::Slot(tag), Some(tag), rate, length, now);
     }
 
@@ -500,9 +519,20 @@ impl Cycle {
             Some((tag, rate)) => self.begin_slot(tag, rate, now),
             None => {
                 let patience = self.round() * PATIENCE_RTTS;
-                self.begin(Phase::Collecting, None, self.rate, patience, now);
+                let rate = rate_of(mbit(self.rate) - self.given_back());
+                self.begin(Phase::Collecting, None, rate, patience, now);
             }
         }
+    }
+
+    /// By how much a flow alone is slower while it waits for its slots, in Mbit/s, so that the
+    /// queue of its faster slots drains.
+    fn given_back(&self) -> f64 {
+        if self.is_sharing() {
+            return 0.0;
+        }
+        let extra = GIVEN_BACK * self.extra / self.round().as_secs_f64();
+        extra.clamp(0.0, mbit(self.rate) / 2.0)
     }
 
     /// A slot's ACKs are all in.
