@@ -11,7 +11,7 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 struct Args {
     /// Seeds of each row; E4 has twice as many
-    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    #[arg(long, value_name = "COUNT", default_value_t = 40)]
     seeds: u64,
     /// Measure only rows whose name begins with this
     #[arg(long, value_name = "NAME", default_value = "")]
