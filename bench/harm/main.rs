@@ -13,7 +13,7 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 struct Args {
     /// Seeds of each row, 2 to 1000
-    #[arg(long, value_name = "COUNT", default_value_t = 10,
+    #[arg(long, value_name = "COUNT", default_value_t = 40,
         value_parser = clap::value_parser!(u64).range(2..=1_000))]
     seeds: u64,
     /// The arms to measure, separated by commas; all if none is named
