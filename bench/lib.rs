@@ -18,5 +18,6 @@ pub mod rein;
 pub mod sim_to_real;
 pub mod stats;
 pub mod switches;
+pub mod thread_time;
 
 pub use error::Error;

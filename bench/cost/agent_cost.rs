@@ -18,6 +18,7 @@ use ccp_agent::lock::lock;
 use ccp_agent::waiter::Waiter;
 use ccp_agent::{Config, clock, run_loop};
 use remuda_bench::stats::{Spread, percentile, sorted};
+use remuda_bench::thread_time::thread_ns;
 use remuda_bpf::{Datapath, Settings};
 use remuda_live::VethPair;
 use remuda_wire::Event as Said;
@@ -55,11 +56,6 @@ struct Silent;
 
 impl Recorder for Silent {
     fn record(&mut self, _: Option<u32>, _: &Event) {}
-}
-
-/// Processor time of this thread, in nanoseconds.
-fn thread_ns() -> u64 {
-    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {

@@ -19,6 +19,7 @@ mod simulator;
 mod switch_cost;
 mod throughput;
 mod traffic;
+mod window_cost;
 
 use clap::{Parser, ValueEnum};
 use remuda_bench::stats::{Origin, document};
@@ -50,6 +51,8 @@ enum Bench {
     BrokerCost,
     /// Microseconds of CPU to find the rule of a new flow
     RuleCost,
+    /// Microseconds that a learned initial window costs a new connection, of 10,000 prefixes
+    WindowCost,
     /// Packets per processor second of the simulator, and memory per flow
     Simulator,
 }
@@ -199,6 +202,9 @@ fn run(options: &Options) -> Fallible<(Vec<Promise>, String)> {
     }
     if chosen(Bench::RuleCost) {
         promises.extend(rule_cost::run(options)?);
+    }
+    if chosen(Bench::WindowCost) {
+        promises.extend(window_cost::run(options)?);
     }
     if chosen(Bench::Simulator) {
         promises.extend(simulator::run()?);

@@ -5,6 +5,7 @@
 //! [`SHARE_MBIT_PER_SEC`], and a scenario with more flows is shorter.
 
 use crate::sim_to_real::Error;
+use crate::thread_time::thread_ns;
 use remuda_scenarios::{Driver, FlowSpec, LinkSpec, Scenario};
 use std::collections::BTreeMap;
 
@@ -57,18 +58,10 @@ pub fn scenario(driver: &Driver, flows: u32, packets: u64) -> Scenario {
 
 pub fn measure(driver: &Driver, flows: u32, packets: u64) -> Result<Cost, Error> {
     let scenario = scenario(driver, flows, packets);
-    let before_ns = cpu_ns();
+    let before_ns = thread_ns();
     let outcome =
         remuda_sim::run(&scenario).map_err(|source| Error::sim(&scenario.name, source))?;
-    Ok(Cost { flows, packets: outcome.packets, cpu_ns: cpu_ns() - before_ns })
-}
-
-/// Processor time of this thread.
-fn cpu_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a valid out-pointer; the clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    Ok(Cost { flows, packets: outcome.packets, cpu_ns: thread_ns() - before_ns })
 }
 
 #[cfg(test)]
