@@ -51,6 +51,9 @@ pub struct TcpRlConfig {
     pub arms: Vec<String>,
     /// How long a step is, in milliseconds; 20 round trips at least.
     pub step_ms: u64,
+    /// How long a flow's first step is, in milliseconds, unless `step_ms` is less; 20 round trips
+    /// at least.
+    pub first_step_ms: u64,
     /// A flow looks for an arm for so many steps at most; those in which a switch had to wait do
     /// not count.
     pub trials_max: u32,
@@ -75,6 +78,7 @@ impl Default for TcpRlConfig {
             first: "copa".to_owned(),
             arms: Vec::new(),
             step_ms: 5_000,
+            first_step_ms: 1_000,
             trials_max: 3,
             draws: false,
             detector: DetectorKind::Learned,
@@ -96,6 +100,7 @@ impl TcpRlConfig {
         let named = other.map_or("", |name| name.as_str());
         check(other.is_none(), "tcp_rl.arms", named, "must be arms")?;
         check_dwell("tcp_rl.step_ms", self.step_ms)?;
+        check_dwell("tcp_rl.first_step_ms", self.first_step_ms)?;
         let (trials, agree) = (self.trials_max, self.agreements);
         check((1..=1_000).contains(&trials), "tcp_rl.trials_max", trials, "must be 1 to 1000")?;
         check((1..=1_000).contains(&agree), "tcp_rl.agreements", agree, "must be 1 to 1000")?;

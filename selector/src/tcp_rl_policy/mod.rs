@@ -29,6 +29,7 @@
 //!   - the memory of the recurrent layer is cleared at a change and at a new preference; the paper
 //!     does not say when;
 //!   - the second finding of a change compares with the same earlier step as the first;
+//!   - a flow's first step is a second long: the search for an arm is a part of the flow;
 //!   - a step is at least 20 round trips long and begins two round trips after a switch
 //!     ([`crate::turn`]); a step in which the application had too little to send decides nothing;
 //!   - where a state is outside the range of the training, the flow keeps its arm;
@@ -91,6 +92,8 @@ pub struct TcpRl {
     slot: Option<Slot<Networks>>,
     wants: Preference,
     phase: Phase,
+    /// Nothing was decided yet.
+    is_first: bool,
     turn: Turn,
     sampling: Sampling,
     sample: Option<Sample>,
@@ -112,6 +115,7 @@ impl TcpRl {
         Self {
             wants: Preference::DEFAULT,
             phase: Phase::Choosing(0),
+            is_first: true,
             turn: Turn::begin(networks.arms()[0], Time::ZERO),
             sampling: Sampling::default(),
             sample: None,
@@ -126,6 +130,12 @@ impl TcpRl {
             slot,
             config,
         }
+    }
+
+    /// How long the step is that is under way.
+    fn step(&self) -> Duration {
+        let TcpRlConfig { step_ms, first_step_ms, .. } = self.config;
+        Duration::from_millis(if self.is_first { first_step_ms.min(step_ms) } else { step_ms })
     }
 
     fn may_pick(&self, arm: &str) -> bool {
@@ -301,10 +311,11 @@ impl Policy for TcpRl {
             }
             self.sample = Some(sample);
         }
-        if !self.turn.has_lasted(Duration::from_millis(self.config.step_ms), now) {
+        if !self.turn.has_lasted(self.step(), now) {
             return;
         }
         if let Some(outcome) = self.turn.outcome() {
+            self.is_first = false;
             self.decide(&State::of(&outcome), arm, now);
         }
         self.turn = self.turn.next(arm, now);

@@ -261,6 +261,7 @@ fn a_bad_setting_is_named_with_its_value_and_the_rule() {
         (TcpRlConfig { first: "x".to_owned(), ..Default::default() }, "tcp_rl.first = x"),
         (TcpRlConfig { arms: vec!["x".to_owned()], ..Default::default() }, "tcp_rl.arms = x"),
         (TcpRlConfig { step_ms: 1, ..Default::default() }, "tcp_rl.step_ms = 1"),
+        (TcpRlConfig { first_step_ms: 1, ..Default::default() }, "tcp_rl.first_step_ms = 1"),
         (TcpRlConfig { trials_max: 0, ..Default::default() }, "tcp_rl.trials_max = 0"),
         (TcpRlConfig { agreements: 0, ..Default::default() }, "tcp_rl.agreements = 0"),
         (TcpRlConfig { changed_above: 2.0, ..Default::default() }, "tcp_rl.changed_above = 2"),
