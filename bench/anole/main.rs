@@ -19,7 +19,7 @@ struct Args {
     #[arg(long, value_name = "NAME", default_value_t = AnoleConfig::default().learned)]
     learned: String,
     /// Number of seeds of every run, 2 to 10000
-    #[arg(long, value_name = "N", default_value_t = 12,
+    #[arg(long, value_name = "N", default_value_t = 40,
         value_parser = clap::value_parser!(u64).range(2..=10_000))]
     seeds: u64,
     /// The first seed of every run

@@ -68,7 +68,7 @@ fn arms(config: TcpRlConfig, changed: f32, secs: u64) -> Vec<(u64, &'static str)
 
 #[test]
 fn the_actor_picks_after_a_step_and_the_flow_keeps_that_arm() {
-    assert_eq!(arms(TcpRlConfig::default(), -9.0, 300), [(0, "copa"), (5, "bbr")]);
+    assert_eq!(arms(TcpRlConfig::default(), -9.0, 300), [(0, "copa"), (1, "bbr")]);
 }
 
 #[test]
@@ -81,9 +81,10 @@ fn a_change_is_found_twice_before_the_actor_picks_again() {
     });
     let settled: Vec<u64> =
         said.iter().filter(|it| it.2.starts_with("settles")).map(|it| it.0).collect();
-    // It settles at 10 s; at 15 s the first finding, at 20 s the second, which picks again.
-    assert_eq!(settled, [10, 20, 30], "{said:?}");
-    assert!(said.iter().all(|it| it.0 < 5 || it.1 == "bbr"), "{said:?}");
+    // Its first step ends at 1 s, the others 5 s after one another: it settles at 6 s; at 11 s the
+    // first finding, at 16 s the second, which picks again.
+    assert_eq!(settled, [6, 16, 26, 36], "{said:?}");
+    assert!(said.iter().all(|it| it.1 == "bbr"), "{said:?}");
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn what_suited_before_is_first_if_the_actor_knows_it() {
 fn only_arms_that_are_allowed_are_picked() {
     let allowed = vec!["copa".to_owned(), "vegas".to_owned()];
     let config = TcpRlConfig { arms: allowed, ..TcpRlConfig::default() };
-    assert_eq!(arms(config, -9.0, 60), [(0, "copa"), (5, "vegas")]);
+    assert_eq!(arms(config, -9.0, 60), [(0, "copa"), (1, "vegas")]);
     let config = TcpRlConfig { arms: vec!["vegas".to_owned()], ..TcpRlConfig::default() };
     assert_eq!(arms(config, -9.0, 60), [(0, "vegas")]);
 }
@@ -159,7 +160,7 @@ fn each_decision_has_a_score_for_each_arm_and_the_states() {
             why = Some(proposal.why.clone());
         },
     );
-    let features = why.expect("a decision after 5 s").features;
+    let features = why.expect("decisions after 1 s and 6 s").features;
     let of = |name: &str| {
         features.iter().find(|(it, _)| *it == name).map(|(_, value)| value.parse::<f64>().unwrap())
     };

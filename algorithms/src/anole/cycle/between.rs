@@ -15,6 +15,9 @@ const LIMIT_NEAR: f64 = 1.02;
 /// Acceleration changes the rate by at most this part: in a small window, one segment is a large
 /// part.
 const ADJUSTMENT_MOST: f64 = 0.02;
+/// A climb ends if its rate is more than this many times the last rate that was not too much: its
+/// steps hold too few ACKs to tell.
+const UNHEARD_MOST: f64 = 4.0;
 /// Other flows are on the path if the mean of this flow's last shares is below this.
 const SHARING: f64 = 0.7;
 /// The weight of the newest share in that mean.
@@ -64,6 +67,10 @@ impl Cycle {
         if self.climbed >= CLIMB_MAX {
             return self.end_climb(Next::Last, now);
         }
+        if mbit(self.rate) > UNHEARD_MOST * mbit(self.clean) {
+            self.set_rate(mbit(self.clean), Owner::Inferred);
+            return self.end_climb(Next::Last, now);
+        }
         self.climbed += 1;
         if self.climbed.is_multiple_of(ADJUSTING_RTTS) {
             self.recover();
@@ -103,7 +110,7 @@ impl Cycle {
             let rate = BELOW * outcome.sent / (1.0 + outcome.excess());
             self.limit = Some((rate, now));
             self.limited(rate, outcome.excess(), now);
-        } else {
+        } else if outcome.is_enough() {
             self.clean = self.clean.max(sent);
         }
     }

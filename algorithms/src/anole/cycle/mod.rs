@@ -24,6 +24,7 @@
 //!   - a least round trip that was not seen for 8 s is looked for by draining;
 //!   - where slow start ends without much of a queue, a climb begins at the classic's rate, as
 //!     HyStart ends it at half of the path or below;
+//!   - no more than a tenth is taken for the path's own loss;
 //!   - a flow alone is slower after its slots, so that their queue is gone in the same round trip.
 
 mod between;
@@ -76,6 +77,9 @@ const SLOT_LEAST: Gain = Gain(500);
 const SLOT_MOST: Gain = Gain(1_250);
 /// The weight of the newest cycle in the mean of the path's own loss.
 const LOSS_WEIGHT: f64 = 0.125;
+/// No more than this is taken for the path's own loss: flows that fill a short buffer together
+/// would take each other's losses for it, and send ever more.
+const LOSS_MOST: f64 = 0.1;
 /// A delay of up to this many standard deviations of the round trip counts as jitter, not as a
 /// queue.
 const DEVIATIONS: f64 = 4.0;
@@ -91,6 +95,9 @@ const RTT_MIN_AGE: Duration = Duration::from_secs(8);
 const RTT_MIN_NEAR: f64 = 0.02;
 /// The limit that a climb has found is remembered for this long.
 const LIMIT_AGE: Duration = Duration::from_secs(10);
+/// Slow start ends too early only with a window of this many segments: with fewer, a climb hears
+/// too few ACKs of each step to notice what a full buffer drops.
+const EARLY_LEAST: Packets = Packets(64);
 /// The part of what slots have sent above the flow's rate that the flow leaves out afterwards.
 const GIVEN_BACK: f64 = 0.5;
 const HALF: Gain = Gain(500);
@@ -379,7 +386,8 @@ impl Cycle {
         let note = Note::Started { classic: mbit(classic), learned: learned.map(mbit) };
         self.notes.push(note);
         let most = self.trials.path.delivery_rate().unwrap_or(classic);
-        if self.infers && self.queue().ratio() < 1.0 + QUEUE_TOLERANCE {
+        let is_wide = classic * srtt >= EARLY_LEAST.to_bytes(self.trials.path.mss);
+        if self.infers && is_wide && self.queue().ratio() < 1.0 + QUEUE_TOLERANCE {
             self.set_rate(mbit(classic), Owner::Inferred);
             (self.velocity, self.climbed) = (Velocity::fastest(), 1);
             self.clean = self.trials.bound(classic.min(most));
@@ -549,7 +557,8 @@ impl Cycle {
             Some(Tag::Low) => {
                 self.heard.low = Some(outcome);
                 let before = self.path_loss.unwrap_or(outcome.loss);
-                self.path_loss = Some(before + (outcome.loss - before) * LOSS_WEIGHT);
+                let seen = before + (outcome.loss - before) * LOSS_WEIGHT;
+                self.path_loss = Some(seen.min(LOSS_MOST));
                 !high && !step
             }
             Some(Tag::High) => {
