@@ -68,7 +68,7 @@ fn allow_descriptors(count: u64) -> Fallible<()> {
 }
 
 /// So that closing resets the connection, and no port waits for a minute.
-fn close_at_once(socket: &TcpStream) -> io::Result<()> {
+pub fn close_at_once(socket: &TcpStream) -> io::Result<()> {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     // SAFETY: a valid pointer to the option's struct, and its size.
     let result = unsafe {

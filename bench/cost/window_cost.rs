@@ -5,6 +5,7 @@
 //! time of `remuda_init`; we read the counter after every 40 connections. A preemption spoils few of
 //! these windows, so a figure is the median of a round's windows. The three cases alternate.
 
+use crate::crowd::close_at_once;
 use crate::run_stats::{Counting, Runs};
 use crate::{Fallible, Options, Promise, Verdict, run_stats};
 use ccp_agent::clock;
@@ -16,7 +17,6 @@ use remuda_bpf::{Datapath, RememberedStart, Settings};
 use remuda_live::transfer::set_algorithm;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
@@ -41,22 +41,6 @@ fn prefixes() -> Vec<(Ipv6Addr, u8)> {
     found.into_iter().collect()
 }
 
-/// A reset leaves no port in TIME_WAIT.
-fn reset_at_close(socket: &TcpStream) -> io::Result<()> {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    // SAFETY: a valid pointer to the option's value, and its size.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_LINGER,
-            (&raw const linger).cast(),
-            size_of::<libc::linger>() as libc::socklen_t,
-        )
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
 struct Bench {
     datapath: Datapath,
     /// The kernel's id of the program that begins a flow.
@@ -76,7 +60,7 @@ impl Bench {
     fn connect(&self, to: SocketAddr) -> Fallible<()> {
         let client = TcpStream::connect(to)?;
         let (server, _) = self.listener.accept()?;
-        reset_at_close(&client)?;
+        close_at_once(&client)?;
         drop(client);
         drop(server);
         Ok(())
