@@ -2,8 +2,8 @@
 //! program that begins a flow, with no destination known, with one, and with 10,000.
 //!
 //! Connections over loopback are opened and reset, one after the other. The kernel counts the run
-//! time of `remuda_init`; we read the counter after every 40 connections. A preemption spoils few of
-//! these windows, so a figure is the median of a round's windows. The three cases alternate.
+//! time of `remuda_init`; we read the counter after every 40 connections. A preemption spoils few
+//! of these windows, so a figure is the median of a round's windows. The three cases alternate.
 
 use crate::crowd::close_at_once;
 use crate::run_stats::{Counting, Runs};

@@ -4,7 +4,7 @@ use super::{
     ACCELERATION_TOLERANCE, ADJUSTING_RTTS, BELOW, CLIMB_MAX, Cycle, HALF, LIMIT_AGE, Next, Note,
     Outcome, Owner, Phase, QUEUE_TOLERANCE, Tag, Velocity, Verdict, mbit, segments_per_round,
 };
-use crate::units::{Rate, Time};
+use crate::units::{Packets, Rate, Time};
 
 /// A step of a climb is at most this part of the rate. Until the path's limit was found once, steps
 /// may be [`FIRST_STEP_MOST`], as a random loss may have ended slow start early.
@@ -29,7 +29,41 @@ const GIVING_RTTS: u32 = 20;
 /// The number of round trips for which a flow that gave way does not climb.
 const LEAVING_RTTS: u32 = 10;
 
+/// Slow start ends too early only with a window of this many segments: with fewer, a climb hears
+/// too few ACKs of each step to notice what a full buffer drops.
+const EARLY_LEAST: Packets = Packets(64);
+/// The part of what slots have sent above the flow's rate that the flow leaves out afterwards.
+const GIVEN_BACK: f64 = 0.5;
+
 impl Cycle {
+    /// Whether slow start has ended without much of a queue, so that more is available.
+    pub(super) fn ended_early(&self, classic: Rate) -> bool {
+        let path = &self.trials.path;
+        let is_wide = classic * self.trials.srtt() >= EARLY_LEAST.to_bytes(path.mss);
+        self.infers && is_wide && self.queue().ratio() < 1.0 + QUEUE_TOLERANCE
+    }
+
+    /// Goes on from the classic's rate at the end of slow start, as the first step of a climb.
+    /// `delivered` is what the path has shown that it takes.
+    pub(super) fn climb_on(&mut self, classic: Rate, delivered: Rate, now: Time) {
+        self.set_rate(mbit(classic), Owner::Inferred);
+        (self.velocity, self.climbed) = (Velocity::fastest(), 1);
+        self.clean = self.trials.bound(classic.min(delivered));
+        let (from, to) = (mbit(self.clean), mbit(self.rate));
+        self.notes.push(Note::Climbing { from, step: to - from });
+        self.begin(Phase::Climbing, Some(Tag::Climb), self.rate, self.round(), now);
+    }
+
+    /// By how much a flow alone is slower while it waits for its slots, in Mbit/s, so that the
+    /// queue of its faster slots drains.
+    pub(super) fn given_back(&self) -> f64 {
+        if self.is_sharing() {
+            return 0.0;
+        }
+        let extra = GIVEN_BACK * self.extra / self.round().as_secs_f64();
+        extra.clamp(0.0, mbit(self.rate) / 2.0)
+    }
+
     /// Whether other flows share the path.
     pub(super) fn is_sharing(&self) -> bool {
         self.share.is_some_and(|share| share < SHARING)

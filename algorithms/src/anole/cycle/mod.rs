@@ -95,11 +95,6 @@ const RTT_MIN_AGE: Duration = Duration::from_secs(8);
 const RTT_MIN_NEAR: f64 = 0.02;
 /// The limit that a climb has found is remembered for this long.
 const LIMIT_AGE: Duration = Duration::from_secs(10);
-/// Slow start ends too early only with a window of this many segments: with fewer, a climb hears
-/// too few ACKs of each step to notice what a full buffer drops.
-const EARLY_LEAST: Packets = Packets(64);
-/// The part of what slots have sent above the flow's rate that the flow leaves out afterwards.
-const GIVEN_BACK: f64 = 0.5;
 const HALF: Gain = Gain(500);
 const DOUBLE: Gain = Gain(2_000);
 
@@ -386,14 +381,8 @@ impl Cycle {
         let note = Note::Started { classic: mbit(classic), learned: learned.map(mbit) };
         self.notes.push(note);
         let most = self.trials.path.delivery_rate().unwrap_or(classic);
-        let is_wide = classic * srtt >= EARLY_LEAST.to_bytes(self.trials.path.mss);
-        if self.infers && is_wide && self.queue().ratio() < 1.0 + QUEUE_TOLERANCE {
-            self.set_rate(mbit(classic), Owner::Inferred);
-            (self.velocity, self.climbed) = (Velocity::fastest(), 1);
-            self.clean = self.trials.bound(classic.min(most));
-            let (from, to) = (mbit(self.clean), mbit(self.rate));
-            self.notes.push(Note::Climbing { from, step: to - from });
-            return self.begin(Phase::Climbing, Some(Tag::Climb), self.rate, self.round(), now);
+        if self.ended_early(classic) {
+            return self.climb_on(classic, most, now);
         }
         let capped = |rate: Rate| mbit(rate.min(most));
         let mean = learned.map_or(capped(classic), |it| f64::midpoint(capped(classic), capped(it)));
@@ -531,16 +520,6 @@ impl Cycle {
                 self.begin(Phase::Collecting, None, rate, patience, now);
             }
         }
-    }
-
-    /// By how much a flow alone is slower while it waits for its slots, in Mbit/s, so that the
-    /// queue of its faster slots drains.
-    fn given_back(&self) -> f64 {
-        if self.is_sharing() {
-            return 0.0;
-        }
-        let extra = GIVEN_BACK * self.extra / self.round().as_secs_f64();
-        extra.clamp(0.0, mbit(self.rate) / 2.0)
     }
 
     /// A slot's ACKs are all in.
