@@ -127,14 +127,6 @@ mod tests {
         assert!(link.queue_ms(10_000) < 10.0, "{}", link.queue_ms(10_000));
     }
 
-    /// HyStart ends slow start at a quarter of such a path.
-    #[test]
-    fn a_long_path_is_filled_soon() {
-        let mut link = Link::new(48, 100, 1_200_000);
-        link.run(&mut *ARM.build().expect("it has a maker"), 3_000);
-        assert!(link.filled(1_500) > 0.95, "{}", link.filled(1_500));
-    }
-
     #[test]
     fn random_loss_does_not_stop_it() {
         let mut link = Link::new(48, 50, 600_000);

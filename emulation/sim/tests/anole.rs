@@ -42,6 +42,14 @@ fn power95(driver: &str, path: (f64, f64)) -> f64 {
     run(&text(driver, path.0, path.1), &AnoleConfig::default()).power95
 }
 
+/// HyStart ends slow start at a quarter of this path, where the flow must not stay: of the 15 s it
+/// may lose one.
+#[test]
+fn a_long_path_is_filled_soon() {
+    let got = run(&text("anole", 50.0, 0.0), &AnoleConfig::default());
+    assert!(got.goodput >= 43.0, "{} Mbit/s", got.goodput);
+}
+
 /// The first principle of the paper, in the quick form of rows B1, B2, B3 and B5: with the classic
 /// arm alone, and with both, where a tenth less than the better one is taken in runs so short.
 #[test]
