@@ -1,4 +1,4 @@
-//! Processor time of a thread. Unlike the time of day, it does not count other work of the machine.
+//! Processor time of a thread. Other work of the machine does not count in this time.
 
 /// Processor time of this thread so far, in nanoseconds.
 pub fn thread_ns() -> u64 {

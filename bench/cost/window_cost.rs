@@ -66,8 +66,8 @@ impl Bench {
         Ok(())
     }
 
-    /// The median time of a run, in microseconds, with so many prefixes known and the one that the
-    /// connections go to, unless there is none.
+    /// The median time of a run, in microseconds, while the kernel knows `count` prefixes. One of
+    /// the prefixes holds the address that the connections come from.
     fn measure(&mut self, count: usize) -> Fallible<f64> {
         let start = RememberedStart { program_uid: None, initial_cwnd_pkts: WINDOW_PKTS };
         let loopback = (Ipv4Addr::LOCALHOST.to_ipv6_mapped(), 96 + 24);

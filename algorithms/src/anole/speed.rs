@@ -17,7 +17,7 @@ pub struct Velocity {
 }
 
 impl Velocity {
-    /// The largest v, upwards: the caller bounds what comes of it.
+    /// The largest v, upwards. The caller limits the step that this v makes.
     pub fn fastest() -> Self {
         Self { segments: VELOCITY_MAX, up: true }
     }

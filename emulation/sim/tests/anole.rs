@@ -42,8 +42,8 @@ fn power95(driver: &str, path: (f64, f64)) -> f64 {
     run(&text(driver, path.0, path.1), &AnoleConfig::default()).power95
 }
 
-/// HyStart ends slow start at a quarter of this path, where the flow must not stay: of the 15 s it
-/// may lose one.
+/// HyStart ends slow start at a quarter of this path's rate. A flow that stays there for long
+/// delivers 41 Mbit/s on average; a flow that climbs at once delivers 44.
 #[test]
 fn a_long_path_is_filled_soon() {
     let got = run(&text("anole", 50.0, 0.0), &AnoleConfig::default());

@@ -51,8 +51,8 @@ pub struct TcpRlConfig {
     pub arms: Vec<String>,
     /// How long a step is, in milliseconds; 20 round trips at least.
     pub step_ms: u64,
-    /// How long a flow's first step is, in milliseconds, unless `step_ms` is less; 20 round trips
-    /// at least.
+    /// How long a flow's first step is, in milliseconds: 100 to 3,600,000, and no longer than
+    /// `step_ms`. The step lasts 20 round trips at least.
     pub first_step_ms: u64,
     /// A flow looks for an arm for so many steps at most; those in which a switch had to wait do
     /// not count.

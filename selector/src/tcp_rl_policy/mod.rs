@@ -29,7 +29,8 @@
 //!   - the memory of the recurrent layer is cleared at a change and at a new preference; the paper
 //!     does not say when;
 //!   - the second finding of a change compares with the same earlier step as the first;
-//!   - a flow's first step is a second long: the search for an arm is a part of the flow;
+//!   - a flow's first step lasts one second, because the flow carries data while it looks for an
+//!     arm;
 //!   - a step is at least 20 round trips long and begins two round trips after a switch
 //!     ([`crate::turn`]); a step in which the application had too little to send decides nothing;
 //!   - where a state is outside the range of the training, the flow keeps its arm;
@@ -92,7 +93,7 @@ pub struct TcpRl {
     slot: Option<Slot<Networks>>,
     wants: Preference,
     phase: Phase,
-    /// Nothing was decided yet.
+    /// Whether the flow has had no decision yet.
     is_first: bool,
     turn: Turn,
     sampling: Sampling,
@@ -132,7 +133,7 @@ impl TcpRl {
         }
     }
 
-    /// How long the step is that is under way.
+    /// The least length of the present step.
     fn step(&self) -> Duration {
         let TcpRlConfig { step_ms, first_step_ms, .. } = self.config;
         Duration::from_millis(if self.is_first { first_step_ms.min(step_ms) } else { step_ms })

@@ -15,8 +15,8 @@ const LIMIT_NEAR: f64 = 1.02;
 /// Acceleration changes the rate by at most this part: in a small window, one segment is a large
 /// part.
 const ADJUSTMENT_MOST: f64 = 0.02;
-/// A climb ends if its rate is more than this many times the last rate that was not too much: its
-/// steps hold too few ACKs to tell.
+/// A climb ends if its rate is more than this many times the last rate that the path was seen to
+/// take: the steps since then held too few ACKs to be judged.
 const UNHEARD_MOST: f64 = 4.0;
 /// Other flows are on the path if the mean of this flow's last shares is below this.
 const SHARING: f64 = 0.7;
@@ -29,10 +29,10 @@ const GIVING_RTTS: u32 = 20;
 /// The number of round trips for which a flow that gave way does not climb.
 const LEAVING_RTTS: u32 = 10;
 
-/// Slow start ends too early only with a window of this many segments: with fewer, a climb hears
-/// too few ACKs of each step to notice what a full buffer drops.
+/// A flow climbs at the end of slow start only if its window has this many segments. With fewer, a
+/// step of the climb has too few ACKs to show what a full buffer drops.
 const EARLY_LEAST: Packets = Packets(64);
-/// The part of what slots have sent above the flow's rate that the flow leaves out afterwards.
+/// After its slots a flow sends less than its rate, by this part of what the slots sent above it.
 const GIVEN_BACK: f64 = 0.5;
 
 impl Cycle {
@@ -44,7 +44,7 @@ impl Cycle {
     }
 
     /// Goes on from the classic's rate at the end of slow start, as the first step of a climb.
-    /// `delivered` is what the path has shown that it takes.
+    /// `delivered` is the rate that the path was seen to take.
     pub(super) fn climb_on(&mut self, classic: Rate, delivered: Rate, now: Time) {
         self.set_rate(mbit(classic), Owner::Inferred);
         (self.velocity, self.climbed) = (Velocity::fastest(), 1);
@@ -54,8 +54,8 @@ impl Cycle {
         self.begin(Phase::Climbing, Some(Tag::Climb), self.rate, self.round(), now);
     }
 
-    /// By how much a flow alone is slower while it waits for its slots, in Mbit/s, so that the
-    /// queue of its faster slots drains.
+    /// By how much a flow is slower while it waits for the ACKs of its slots, in Mbit/s, so that
+    /// the queue of the faster slots drains. Zero if other flows share the path.
     pub(super) fn given_back(&self) -> f64 {
         if self.is_sharing() {
             return 0.0;

@@ -24,8 +24,9 @@
 //!   - a least round trip that was not seen for 8 s is looked for by draining;
 //!   - where slow start ends without much of a queue, a climb begins at the classic's rate, as
 //!     HyStart ends it at half of the path or below;
-//!   - no more than a tenth is taken for the path's own loss;
-//!   - a flow alone is slower after its slots, so that their queue is gone in the same round trip.
+//!   - the loss of the path itself counts as a tenth at most;
+//!   - a flow that shares the path with no other sends less after its slots, so that the queue of
+//!     the slots drains sooner.
 
 mod between;
 
@@ -77,8 +78,8 @@ const SLOT_LEAST: Gain = Gain(500);
 const SLOT_MOST: Gain = Gain(1_250);
 /// The weight of the newest cycle in the mean of the path's own loss.
 const LOSS_WEIGHT: f64 = 0.125;
-/// No more than this is taken for the path's own loss: flows that fill a short buffer together
-/// would take each other's losses for it, and send ever more.
+/// The loss of the path itself counts as this share at most. Without a limit, flows that fill a
+/// short buffer together take their own losses for the path's, and send ever more.
 const LOSS_MOST: f64 = 0.1;
 /// A delay of up to this many standard deviations of the round trip counts as jitter, not as a
 /// queue.
@@ -370,9 +371,9 @@ impl Cycle {
         Decision { rate, ..decision }
     }
 
-    /// Slow start is over. Without much of a queue, a climb begins at the classic's rate. With one,
-    /// the first rate is the mean of both candidates', of which no more counts than the path has
-    /// delivered.
+    /// Slow start is over. If hardly a queue stands, a climb begins at the classic's rate.
+    /// Otherwise the first rate is the mean of both candidates' rates, each limited to the delivery
+    /// rate of the path.
     fn begin_cycles(&mut self, now: Time) {
         let srtt = self.trials.srtt();
         let classic = self.classic.rate(srtt);
