@@ -32,7 +32,7 @@
 //!   - a window is at most 2.5 times that of equation 1 with the usual losses;
 //!   - where an input is outside the range of the training, equation 1 decides, with what was
 //!     measured, at most half the window at a time; the event log has it;
-//!   - takes a known path over at its BDP, and looks at RTT_min at once.
+//!   - takes a known path over at its BDP, and looks at RTT_min when the queue has drained.
 
 pub mod losses;
 pub mod perception;
@@ -104,6 +104,10 @@ const YIELDING_PKTS: f64 = OWN_PKTS / 16.0;
 /// [`CEILING_MIN_PKTS`].
 const CEILING: f64 = 2.5;
 const CEILING_MIN_PKTS: f64 = 10.0;
+/// After a take-over the queue drains for so many smoothed round trips. One is too few, because the
+/// smoothed round trip lags behind a queue that grows: the rest of the queue would become a part of
+/// RTT_min.
+const DRAIN_ROUNDS: u32 = 3;
 /// What the fallback adds where no queue shows what the path holds.
 const FALLBACK_GROWTH: f64 = 0.25;
 
@@ -189,7 +193,7 @@ impl Arm for LingBo {
         let mut perception = Perception::new(now, self.settings.single_rtt_min);
         if let Some(srtt) = path.srtt.filter(|_| known.is_some()) {
             // The queue of a predecessor drains first.
-            perception.probe(now, srtt);
+            perception.probe(now, DRAIN_ROUNDS * srtt);
         }
         self.network.reset();
         self.perception = perception;
@@ -215,7 +219,12 @@ impl Arm for LingBo {
         self.interval.add(m, self.cwnd(), self.path.mss);
         let round_ended = self.round.observe(m, self.path.mss);
         if let Some(rtt) = &m.rtt {
+            let was_draining = self.perception.is_draining();
             self.perception.observe(rtt, round_ended, now);
+            if was_draining && !self.perception.is_draining() {
+                // The first decision looks at what came after the queue.
+                self.interval = Totals { since: now, ..Totals::default() };
+            }
         }
         self.note_losses(m, now);
         if m.restarted {

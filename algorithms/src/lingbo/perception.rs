@@ -105,11 +105,11 @@ impl Perception {
         }
     }
 
-    /// Begins a phase after the window was reduced: for a round trip, the queue drains.
-    pub fn probe(&mut self, now: Time, rtt: Duration) {
-        self.phase = Phase::Draining(now + rtt);
+    /// Begins a phase after the window was reduced: for so long, the queue drains.
+    pub fn probe(&mut self, now: Time, drains: Duration) {
+        self.phase = Phase::Draining(now + drains);
         self.pending = Chunk::default();
-        self.low_at = now + rtt;
+        self.low_at = now + drains;
     }
 
     /// Takes in the samples of a report. `round_ended`: the report ends a round trip.
@@ -133,6 +133,11 @@ impl Perception {
             }
             Phase::Pending | Phase::Ended => self.pending.add(rtt),
         }
+    }
+
+    /// Whether samples say nothing yet because a queue drains.
+    pub fn is_draining(&self) -> bool {
+        matches!(self.phase, Phase::Draining(_))
     }
 
     /// Whether decisions can be made: the first look is done.
