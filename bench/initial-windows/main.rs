@@ -119,9 +119,9 @@ fn page(args: &Args, runner: &Runner, windows: &[Vec<u32>], days: [&Days; 2]) ->
     let Runner { days: count, disturbed, failed, .. } = runner;
     let mut page = format!(
         "{HEAD}Days of {} hours of {} s.\n\
-         {} seeds, {} days of learning, a sweep over {WINDOWS:?} with {} \
-         seeds. Of {count} days a hypervisor disturbed {disturbed}; {failed} requests \
-         were given up after 10 s.\n\
+         {} seeds, {} days of learning, a sweep over\n{WINDOWS:?} with {} \
+         seeds. Of {count} days\na hypervisor disturbed {disturbed}; {failed} requests \
+         were given up after 10 s.\n\n\
          {}. {}\n",
         args.hours,
         args.hour_s,
@@ -135,9 +135,9 @@ fn page(args: &Args, runner: &Runner, windows: &[Vec<u32>], days: [&Days; 2]) ->
         page += &format!(
             "## Percentiles (figure 9b), {name}\n\nIn ms.\n\n{}\n\
              ## Groups (figures 10 and 11), {name}\n\nGain: how much shorter the mean response \
-             time is than IW10's. Alone: the seeds with which RL formed a group of just these \
-             users; with the others, they are in a wider group. Window: the best one that RL knows \
-             at the end of the day, in segments.\n\n{}\n\
+             time is than IW10's.\nAlone: the seeds with which RL formed a group of just these \
+             users; with the others, they\nare in a wider group. Window: the best one that RL \
+             knows at the end of the day, in segments.\n\n{}\n\
              ## Costs (figure 12), {name}\n\nBeside IW10, in per cent; for lost segments, the \
              share itself.\n\n{}\n{}\n",
             days.percentiles(),

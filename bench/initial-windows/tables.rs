@@ -191,9 +191,9 @@ impl Days {
         let least = all.map(|it| it.peer_window_bytes).min().unwrap_or(0);
         let [ten, most] = shares;
         format!(
-            "Of the recorded first responses, {ten:.1} % began with 10 segments under IW10 and \
-             {most:.1} % with 200 under IW200. The least receive window of a client was {least} \
-             bytes before the first data.\n"
+            "Of the recorded first responses, {ten:.1} % began with 10 segments under IW10\n\
+             and {most:.1} % with 200 under IW200. The least receive window of a client was\n\
+             {least} bytes before the first data.\n"
         )
     }
 }
