@@ -25,7 +25,7 @@
 //!   - a retransmission timeout halves the rate;
 //!   - a known path is taken over at 0.99 of what it delivers, without doubling.
 
-use crate::arm::{Arm, ArmInfo, Decision, ProgramId, REPORTS_PER_ROUND_MANY, Registers};
+use crate::arm::{Arm, ArmInfo, Decision, ProgramId, Queue, REPORTS_PER_ROUND_MANY, Registers};
 use crate::measurement::Measurement;
 use crate::monitor_intervals;
 use crate::path::PathState;
@@ -46,6 +46,7 @@ pub const ARM: ArmInfo = ArmInfo {
     reports_per_round: REPORTS_PER_ROUND_MANY,
     paces: true,
     make: Some(|_| Box::new(Allegro::default())),
+    queue: Some(Queue::Full),
     ..ArmInfo::DEFAULT
 };
 

@@ -86,6 +86,18 @@ pub type Make = fn(&Loaded) -> Box<dyn Arm>;
 /// The same for an arm that is known by its name; `None` if its weights are not loaded.
 pub type MakeNamed = fn(&str, &Loaded) -> Option<Box<dyn Arm>>;
 
+/// The queue that most packets of an arm meet on a path that it has alone, whose buffer holds four
+/// bandwidth-delay products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Queue {
+    /// Less than half a bandwidth-delay product.
+    Short,
+    /// From there to two.
+    Bounded,
+    /// More: as much as the buffer holds.
+    Full,
+}
+
 /// The facts of an arm. What describes an arm is a field here, so that no policy and no command
 /// lists arms by name.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +124,8 @@ pub struct ArmInfo {
     pub paces: bool,
     /// It sends less where many packets are lost.
     pub answers_losses: bool,
+    /// The queue that it leaves; `None` if that is not known. A test measures it.
+    pub queue: Option<Queue>,
     /// It follows the path; otherwise it reacts to nothing, and is for measurements only.
     pub adapts: bool,
     /// The name in [`Loaded`] of the table or the weights without which it takes no flow.
@@ -135,6 +149,7 @@ impl ArmInfo {
         needs_ecn: false,
         paces: false,
         answers_losses: true,
+        queue: None,
         adapts: true,
         loads: None,
         make_named: None,
@@ -167,7 +182,7 @@ impl PartialEq for MadeElsewhere {
     fn eq(&self, other: &Self) -> bool {
         let texts =
             |it: &ArmInfo| (it.name, it.summary, it.program, it.program_text, it.own_fields);
-        let facts = |it: &ArmInfo| (it.native, it.loads, it.reports_per_round);
+        let facts = |it: &ArmInfo| (it.native, it.loads, it.reports_per_round, it.queue);
         let flags = |it: &ArmInfo| {
             [it.needs_ecn, it.paces, it.answers_losses, it.adapts, it.make_named.is_some()]
         };

@@ -20,7 +20,7 @@
 //!   - on a known path R is that of five minutes;
 //!   - alpha is fixed at the patch's default, not moved by an application's target.
 
-use crate::arm::{ArmInfo, ProgramId};
+use crate::arm::{ArmInfo, ProgramId, Queue};
 use crate::cubic::Curve;
 use crate::measurement::Measurement;
 use crate::path::PathState;
@@ -34,6 +34,7 @@ pub const ARM: ArmInfo = ArmInfo {
     summary: "CUBIC that backs off when round trips stay long (C2TCP)",
     program: ProgramId("c2tcp/report"),
     make: Some(window::make::<C2tcp>),
+    queue: Some(Queue::Bounded),
     ..ArmInfo::DEFAULT
 };
 

@@ -26,7 +26,7 @@
 //!   - a window that is not used does not grow (RFC 7661);
 //!   - takes a known path over at its BDP and 1 / delta segments, with v = 1.
 
-use crate::arm::{Arm, ArmInfo, Decision, ProgramId, REPORTS_PER_ROUND_MANY};
+use crate::arm::{Arm, ArmInfo, Decision, ProgramId, Queue, REPORTS_PER_ROUND_MANY};
 use crate::filter::Windowed;
 use crate::measurement::{CwndUse, Measurement};
 use crate::path::PathState;
@@ -46,6 +46,7 @@ pub const ARM: ArmInfo = ArmInfo {
     paces: true,
     answers_losses: false,
     make: Some(|_| Box::new(Copa::default())),
+    queue: Some(Queue::Short),
     ..ArmInfo::DEFAULT
 };
 

@@ -16,7 +16,7 @@
 //! by HyStart's delay rule; the curve is followed in bytes and per report, not per ACK; cube root
 //! by bisection, all in integers.
 
-use crate::arm::{ArmInfo, ProgramId};
+use crate::arm::{ArmInfo, ProgramId, Queue};
 use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::units::{Bytes, Gain, Time};
@@ -29,6 +29,7 @@ pub const ARM: ArmInfo = ArmInfo {
     summary: "a cubic curve of time, 0.7 after a loss (RFC 9438)",
     program: ProgramId("cubic/report"),
     make: Some(window::make::<Cubic>),
+    queue: Some(Queue::Full),
     ..ArmInfo::DEFAULT
 };
 

@@ -16,7 +16,7 @@
 //! Differs from RFC 8257: growth and slow start are Reno's (window.rs); M counts segments, as Linux
 //! does, not bytes.
 
-use crate::arm::{ArmInfo, ProgramId};
+use crate::arm::{ArmInfo, ProgramId, Queue};
 use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::reno::Additive;
@@ -30,6 +30,7 @@ pub const ARM: ArmInfo = ArmInfo {
     program: ProgramId("dctcp/report"),
     needs_ecn: true,
     make: Some(window::make::<Dctcp>),
+    queue: Some(Queue::Full),
     ..ArmInfo::DEFAULT
 };
 

@@ -20,7 +20,7 @@
 //! Differs from Linux: in integers of a thousandth, not of 1/128 and 1/64; on a known path the base
 //! and the largest RTT are the path's.
 
-use crate::arm::{ArmInfo, ProgramId};
+use crate::arm::{ArmInfo, ProgramId, Queue};
 use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::units::{Bytes, Gain, Packets, Time};
@@ -33,6 +33,7 @@ pub const ARM: ArmInfo = ArmInfo {
     summary: "Reno, bold while the queue is empty (Illinois)",
     program: ProgramId("illinois/report"),
     make: Some(window::make::<Illinois>),
+    queue: Some(Queue::Full),
     ..ArmInfo::DEFAULT
 };
 

@@ -23,7 +23,7 @@
 //!     first slowdown comes ten seconds later, and the first round trip's delay, which is of the
 //!     predecessor's queue, is not answered.
 
-use crate::arm::{ArmInfo, ProgramId};
+use crate::arm::{ArmInfo, ProgramId, Queue};
 use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::units::{Bytes, Gain, Time};
@@ -36,6 +36,7 @@ pub const ARM: ArmInfo = ArmInfo {
     summary: "background traffic: takes what others leave (LEDBAT++)",
     program: ProgramId("ledbat/report"),
     make: Some(window::make::<Ledbat>),
+    queue: Some(Queue::Bounded),
     ..ArmInfo::DEFAULT
 };
 

@@ -50,7 +50,9 @@ pub mod wants;
 pub mod westwood;
 pub mod window;
 
-pub use arm::{Arm, ArmInfo, Decision, OWN_REGISTERS_MAX, ProgramId, Readiness, Registers, Stage};
+pub use arm::{
+    Arm, ArmInfo, Decision, OWN_REGISTERS_MAX, ProgramId, Queue, Readiness, Registers, Stage,
+};
 pub use list::{add, arm, arms};
 pub use loaded::{Loadable, Loaded, Slot};
 pub use measurement::{CwndUse, Measurement, OWN_FIELDS_MAX, RttSamples};

@@ -11,7 +11,7 @@
 //! Differs from the paper as proteus.rs does. A deviation below that of a slope that is noise is
 //! none.
 
-use crate::arm::{ArmInfo, ProgramId};
+use crate::arm::{ArmInfo, ProgramId, Queue};
 use crate::pcc::gradient::{Climber, Goal, SHARED, Tag};
 use crate::pcc::monitor::Interval;
 use crate::proteus::{self, PAIRS};
@@ -23,6 +23,7 @@ pub const ARM: ArmInfo = ArmInfo {
     summary: "background: goes away when round trips vary (PCC Proteus-S)",
     program: ProgramId("proteus_s/intervals"),
     make: Some(|_| Box::new(Climber::new(&ARM, GOAL))),
+    queue: Some(Queue::Short),
     ..SHARED
 };
 

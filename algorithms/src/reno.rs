@@ -7,7 +7,7 @@
 //!   - halves cwnd, as Linux does, where equation (4) halves FlightSize;
 //!   - slow start, timeouts and the end of slow start are window.rs's, with its differences.
 
-use crate::arm::{ArmInfo, ProgramId};
+use crate::arm::{ArmInfo, ProgramId, Queue};
 use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::units::{Bytes, Time};
@@ -19,6 +19,7 @@ pub const ARM: ArmInfo = ArmInfo {
     summary: "one segment more a round trip, half after a loss (RFC 5681)",
     program: ProgramId("reno/report"),
     make: Some(window::make::<Reno>),
+    queue: Some(Queue::Full),
     ..ArmInfo::DEFAULT
 };
 

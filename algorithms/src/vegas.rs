@@ -22,7 +22,7 @@
 //!     queue;
 //!   - a window that is not used does not grow (RFC 7661).
 
-use crate::arm::{ArmInfo, ProgramId};
+use crate::arm::{ArmInfo, ProgramId, Queue};
 use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::reno::Additive;
@@ -36,6 +36,7 @@ pub const ARM: ArmInfo = ArmInfo {
     summary: "two to four segments in the queue, by round trips (Vegas)",
     program: ProgramId("vegas/report"),
     make: Some(window::make::<Vegas>),
+    queue: Some(Queue::Short),
     ..ArmInfo::DEFAULT
 };
 

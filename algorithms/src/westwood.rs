@@ -10,7 +10,7 @@
 //!   - a loss before the first bandwidth sample halves the window, where Linux leaves two segments;
 //!   - on a known path the filters start from its delivery rate and minimum RTT.
 
-use crate::arm::{ArmInfo, ProgramId};
+use crate::arm::{ArmInfo, ProgramId, Queue};
 use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::reno::Additive;
@@ -24,6 +24,7 @@ pub const ARM: ArmInfo = ArmInfo {
     summary: "Reno, but a loss leaves what the path delivered (Westwood+)",
     program: ProgramId("westwood/report"),
     make: Some(window::make::<Westwood>),
+    queue: Some(Queue::Bounded),
     ..ArmInfo::DEFAULT
 };
 

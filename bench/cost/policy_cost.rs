@@ -91,7 +91,7 @@ fn feature_ns() -> (Vec<f64>, usize) {
     let took = (0..REPORTS).map(|_| {
         let m: Measurement = black_box(course.step(decision));
         let before_ns = clock::monotonic_ns();
-        let unit = black_box(units.add(&m, course.now));
+        let unit = black_box(units.add(&m, "cubic", course.now));
         ended += usize::from(unit.is_some());
         (clock::monotonic_ns() - before_ns) as f64
     });

@@ -31,6 +31,7 @@ def states(throughput: list[float], delay_ms: list[float]) -> samples.States:
     return samples.States(
         np.array([1], dtype=np.uint64),
         ["wired"],
+        ["cubic"],
         np.array([1.0]),
         np.zeros((1, 2), dtype=np.float32),
         np.array([throughput]),

@@ -33,7 +33,7 @@ impl Sampling {
     pub fn add(&mut self, m: &Measurement, arm: &'static str, now: Time) -> Option<Unit> {
         self.totals.add(m, now - self.last);
         self.last = now;
-        let unit = self.units.add(m, now);
+        let unit = self.units.add(m, arm, now);
         self.latest = unit.or(self.latest);
         if now - self.since >= PERIOD {
             self.cut(arm, now);

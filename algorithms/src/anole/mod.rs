@@ -30,7 +30,7 @@ pub mod utility;
 pub mod wireless;
 
 use crate::arm::{
-    Arm, ArmInfo, Decision, ProgramId, REPORTS_PER_ROUND_MANY, Readiness, Registers, Stage,
+    Arm, ArmInfo, Decision, ProgramId, Queue, REPORTS_PER_ROUND_MANY, Readiness, Registers, Stage,
 };
 use crate::loaded::Loaded;
 use crate::measurement::Measurement;
@@ -54,6 +54,7 @@ pub const ARM: ArmInfo = ArmInfo {
     reports_per_round: REPORTS_PER_ROUND_MANY,
     paces: true,
     make: Some(|loaded| Box::new(Anole::new(loaded))),
+    queue: Some(Queue::Short),
     ..ArmInfo::DEFAULT
 };
 

@@ -29,7 +29,7 @@ mod probe_bw;
 pub mod probe_rtt;
 pub mod startup;
 
-use crate::arm::{Arm, ArmInfo, Decision, ProgramId, REPORTS_PER_ROUND_MANY, Readiness};
+use crate::arm::{Arm, ArmInfo, Decision, ProgramId, Queue, REPORTS_PER_ROUND_MANY, Readiness};
 use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::round::Round;
@@ -52,6 +52,7 @@ pub const ARM: ArmInfo = ArmInfo {
     paces: true,
     answers_losses: false,
     make: Some(|_| Box::new(Bbr::default())),
+    queue: Some(Queue::Short),
     ..ArmInfo::DEFAULT
 };
 

@@ -25,7 +25,7 @@
 mod bounds;
 mod probe_bw;
 
-use crate::arm::{Arm, ArmInfo, Decision, ProgramId, REPORTS_PER_ROUND_MANY, Readiness};
+use crate::arm::{Arm, ArmInfo, Decision, ProgramId, Queue, REPORTS_PER_ROUND_MANY, Readiness};
 use crate::bbr::PACING_MARGIN;
 use crate::bbr::cwnd::Cwnd;
 use crate::bbr::model::Model;
@@ -48,6 +48,7 @@ pub const ARM: ArmInfo = ArmInfo {
     reports_per_round: REPORTS_PER_ROUND_MANY,
     paces: true,
     make: Some(|_| Box::new(Bbr3::default())),
+    queue: Some(Queue::Short),
     ..ArmInfo::DEFAULT
 };
 

@@ -35,7 +35,7 @@ mod probe;
 mod shipped;
 mod weights;
 
-use crate::arm::{Arm, ArmInfo, Decision, ProgramId, Readiness, Stage};
+use crate::arm::{Arm, ArmInfo, Decision, ProgramId, Queue, Readiness, Stage};
 use crate::cubic::Cubic;
 use crate::loaded::{Loaded, Slot};
 use crate::measurement::{CwndUse, Measurement};
@@ -60,6 +60,7 @@ pub const ARM: ArmInfo = ArmInfo {
     summary: "a small network sets the window; CUBIC where it is not trained",
     program: ProgramId("learned/report"),
     make: Some(|loaded| Box::new(Learned::new(&ARM, loaded.slot(WEIGHTS)))),
+    queue: Some(Queue::Short),
     ..ArmInfo::DEFAULT
 };
 

@@ -38,7 +38,9 @@ pub mod losses;
 pub mod perception;
 pub mod state;
 
-use crate::arm::{Arm, ArmInfo, Decision, ProgramId, REPORTS_PER_ROUND_MANY, Readiness, Stage};
+use crate::arm::{
+    Arm, ArmInfo, Decision, ProgramId, Queue, REPORTS_PER_ROUND_MANY, Readiness, Stage,
+};
 use crate::hystart::HyStart;
 use crate::loaded::{Loadable, Loaded, Slot};
 use crate::measurement::{CwndUse, Measurement};
@@ -73,6 +75,7 @@ pub const ARM: ArmInfo = ArmInfo {
     paces: true,
     answers_losses: false,
     make: Some(|loaded| Box::new(LingBo::new(loaded))),
+    queue: Some(Queue::Short),
     ..ArmInfo::DEFAULT
 };
 

@@ -22,7 +22,7 @@
 
 mod detector;
 
-use crate::arm::{Arm, ArmInfo, Decision, ProgramId, REPORTS_PER_ROUND_MANY};
+use crate::arm::{Arm, ArmInfo, Decision, ProgramId, Queue, REPORTS_PER_ROUND_MANY};
 use crate::cubic::Cubic;
 use crate::measurement::{CwndUse, Measurement};
 use crate::path::PathState;
@@ -58,6 +58,7 @@ pub const ARM: ArmInfo = ArmInfo {
     reports_per_round: REPORTS_PER_ROUND_MANY,
     paces: true,
     make: Some(|_| Box::new(Nimbus::default())),
+    queue: Some(Queue::Bounded),
     ..ArmInfo::DEFAULT
 };
 

@@ -31,7 +31,7 @@
 
 use super::Trials;
 use super::monitor::{Interval, OWN_FIELDS};
-use crate::arm::{Arm, ArmInfo, Decision, REPORTS_PER_ROUND_MANY, Registers};
+use crate::arm::{Arm, ArmInfo, Decision, Queue, REPORTS_PER_ROUND_MANY, Registers};
 use crate::measurement::Measurement;
 use crate::monitor_intervals;
 use crate::path::PathState;
@@ -83,6 +83,7 @@ pub const SHARED: ArmInfo = ArmInfo {
     own_fields: OWN_FIELDS,
     reports_per_round: REPORTS_PER_ROUND_MANY,
     paces: true,
+    queue: Some(Queue::Short),
     ..ArmInfo::DEFAULT
 };
 

@@ -20,7 +20,7 @@
 
 mod forecast;
 
-use crate::arm::{Arm, ArmInfo, Decision, ProgramId, REPORTS_PER_ROUND_MANY};
+use crate::arm::{Arm, ArmInfo, Decision, ProgramId, Queue, REPORTS_PER_ROUND_MANY};
 use crate::measurement::{CwndUse, Measurement};
 use crate::overflow::{self, Overflow};
 use crate::path::PathState;
@@ -38,6 +38,7 @@ pub const ARM: ArmInfo = ArmInfo {
     reports_per_round: REPORTS_PER_ROUND_MANY,
     answers_losses: false,
     make: Some(|_| Box::new(Sprout::default())),
+    queue: Some(Queue::Full),
     ..ArmInfo::DEFAULT
 };
 

@@ -24,7 +24,7 @@
 
 mod profile;
 
-use crate::arm::{Arm, ArmInfo, Decision, ProgramId, REPORTS_PER_ROUND_MANY};
+use crate::arm::{Arm, ArmInfo, Decision, ProgramId, Queue, REPORTS_PER_ROUND_MANY};
 use crate::measurement::{CwndUse, Measurement};
 use crate::overflow::{self, Overflow};
 use crate::path::PathState;
@@ -42,6 +42,7 @@ pub const ARM: ArmInfo = ArmInfo {
     program: ProgramId("verus/report"),
     reports_per_round: REPORTS_PER_ROUND_MANY,
     make: Some(|_| Box::new(Verus::default())),
+    queue: Some(Queue::Bounded),
     ..ArmInfo::DEFAULT
 };
 

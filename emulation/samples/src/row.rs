@@ -90,6 +90,7 @@ macro_rules! features {
 fn columns() -> Vec<Column<Row>> {
     let of_features: [Column<Row>; COUNT] = features!(
         0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30
+        31 32 33 34
     );
     let mut columns: Vec<Column<Row>> = vec![
         column!(environment: U64, "seed"),

@@ -53,6 +53,8 @@ class States:
 
     environment: NDArray[np.uint64]
     kind: list[str]
+    #: The arm that has the flow.
+    arm: list[str]
     at_s: Floats
     features: Singles
     #: Payload per second without lost bytes, in Mbit/s.
@@ -76,13 +78,14 @@ class States:
 
     def only(self, mask: NDArray[np.bool_]) -> States:
         """The rows that the mask selects."""
-        kind = [name for name, taken in zip(self.kind, mask, strict=True) if taken]
-        arrays = {
-            field.name: getattr(self, field.name)[mask]
-            for field in dataclasses.fields(self)
-            if field.name != "kind"
+        each = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        lists = {name: of for name, of in each.items() if isinstance(of, list)}
+        chosen = {
+            name: [it for it, taken in zip(of, mask, strict=True) if taken]
+            for name, of in lists.items()
         }
-        return States(kind=kind, **arrays)
+        arrays = {name: of[mask] for name, of in each.items() if name not in lists}
+        return States(**chosen, **arrays)
 
 
 def facts(folder: Path) -> dict[str, str]:
@@ -150,7 +153,7 @@ def read(folder: Path, arms: list[str], features: list[str], horizon_s: float) -
     # Lists the files once, because a collection may still be growing.
     all_rows = pl.scan_parquet(sorted(folder.glob("samples-*.parquet")))
     seeds, sums, least = _sums(all_rows, arms)
-    columns = ["environment", "kind", "until_s", *features]
+    columns = ["environment", "kind", "arm", "until_s", *features]
     states = all_rows.filter(pl.col("state") == 1).select(columns).collect()
     seed = states["environment"].to_numpy()
     environment = np.searchsorted(seeds, seed)
@@ -170,7 +173,7 @@ def read(folder: Path, arms: list[str], features: list[str], horizon_s: float) -
     kept = np.minimum(seen.neighbours / np.maximum(seen.share_beside, LEAST_SUM), 1.0)
     harm = np.where(seen.share_beside > LEAST_SUM, 1.0 - kept, 0.0)
     known = (seen.span_s.min(axis=1) > horizon_s / 3) & (seen.delivered.min(axis=1) > 0)
-    kind = states["kind"].to_list()
+    kind, arm = states["kind"].to_list(), states["arm"].to_list()
     merit = (goodput, delay_ms / half, loss, harm)
-    states_of = States(seed, kind, at_s, rows, throughput, delay_ms, rtt_ms, *merit)
+    states_of = States(seed, kind, arm, at_s, rows, throughput, delay_ms, rtt_ms, *merit)
     return states_of.only(known & np.isfinite(delay_ms).all(axis=1))

@@ -20,7 +20,7 @@ use std::sync::OnceLock;
 
 pub const SCHEMA: &str = include_str!("../../features.toml");
 /// How many features there are.
-pub const COUNT: usize = 31;
+pub const COUNT: usize = 35;
 
 /// The features of one decision, in the schema's order; what is not known is a NaN. Trees compare
 /// 32-bit floats, so features are 32-bit floats in training and here.
@@ -107,13 +107,14 @@ mod tests {
     #[test]
     fn the_schema_has_as_many_features_as_a_unit_has_values() {
         let schema = schema();
-        assert_eq!((schema.version, schema.features.len()), (2, COUNT));
+        assert_eq!((schema.version, schema.features.len()), (3, COUNT));
         let names: BTreeSet<&str> = schema.features.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names.len(), COUNT, "each name once");
         for feature in &schema.features {
             assert!(feature.range[0] < feature.range[1], "{feature:?}");
             assert!(
-                ["unit", "16 units", "flow", "2 s", "10 s", "300 s"].contains(&&*feature.window)
+                ["unit", "16 units", "flow", "2 s", "4 s", "10 s", "300 s"]
+                    .contains(&&*feature.window)
             );
         }
     }

@@ -3,9 +3,9 @@
 use super::past::{Past, Pasts};
 use super::{COUNT, Features};
 use crate::span_totals::MSS_UNKNOWN;
-use remuda_algorithms::Measurement;
 use remuda_algorithms::filter::Windowed;
 use remuda_algorithms::units::{Bytes, Rate, Time};
+use remuda_algorithms::{Measurement, Queue, native};
 use std::time::Duration;
 
 /// Section IV-A of the paper: N, 20 by default.
@@ -14,6 +14,7 @@ const ACKS: u64 = 20;
 const SPAN_MAX: Duration = Duration::from_secs(60);
 const RTT_MIN_WINDOW: Duration = Duration::from_secs(300);
 const RECENT: Duration = Duration::from_secs(10);
+const NEWEST: Duration = Duration::from_secs(4);
 /// Weight of the newest unit in [`Units`]' `loss_queue`.
 const LOSS_QUEUE_WEIGHT: f64 = 0.25;
 
@@ -27,6 +28,24 @@ fn ms(span: Duration) -> f64 {
 
 fn mbit(rate: Rate) -> f64 {
     rate.bytes_per_sec() as f64 * 8.0 / 1e6
+}
+
+/// The arm that has the flow.
+#[derive(Clone, Copy, Debug)]
+struct Had {
+    arm: &'static str,
+    since: Time,
+    /// The queue that it leaves, as the schema counts it.
+    queue: Option<f64>,
+}
+
+fn queue_of(arm: &str) -> Option<f64> {
+    let name = native::kernel_name(arm).unwrap_or(arm);
+    Some(match remuda_algorithms::arm(name)?.queue? {
+        Queue::Short => 0.0,
+        Queue::Bounded => 1.0,
+        Queue::Full => 2.0,
+    })
 }
 
 /// A data unit that has ended.
@@ -116,6 +135,7 @@ impl Open {
 #[derive(Clone, Debug)]
 pub struct Units {
     began: Option<Time>,
+    arm: Option<Had>,
     open: Open,
     open_since: Time,
     last_rtt: Duration,
@@ -123,8 +143,10 @@ pub struct Units {
     mss: Bytes,
     cwnd: Bytes,
     rtt_min: Option<Windowed<Duration>>,
+    rtt_floor: Option<Windowed<Duration>>,
     rtt_max: Option<Windowed<Duration>>,
     rate_max: Option<Windowed<Rate>>,
+    rate_newest: Option<Windowed<Rate>>,
     rate_max_ever: Rate,
     loss_queue: Option<f64>,
     delivered_bytes: u64,
@@ -134,6 +156,7 @@ impl Default for Units {
     fn default() -> Self {
         Self {
             began: None,
+            arm: None,
             open: Open::default(),
             open_since: Time::ZERO,
             last_rtt: Duration::ZERO,
@@ -141,8 +164,10 @@ impl Default for Units {
             mss: MSS_UNKNOWN,
             cwnd: Bytes(0),
             rtt_min: None,
+            rtt_floor: None,
             rtt_max: None,
             rate_max: None,
+            rate_newest: None,
             rate_max_ever: Rate::default(),
             loss_queue: None,
             delivered_bytes: 0,
@@ -151,11 +176,14 @@ impl Default for Units {
 }
 
 impl Units {
-    /// Takes in a report; the unit, if one ends with it.
-    pub fn add(&mut self, m: &Measurement, now: Time) -> Option<Unit> {
+    /// Takes in a report of the flow, which `arm` has; the unit, if one ends with it.
+    pub fn add(&mut self, m: &Measurement, arm: &'static str, now: Time) -> Option<Unit> {
         if self.began.is_none() {
             self.began = Some(now);
             self.open_since = now;
+        }
+        if self.arm.is_none_or(|it| it.arm != arm) {
+            self.arm = Some(Had { arm, since: now, queue: queue_of(arm) });
         }
         self.note(m, now);
         self.open.add(m);
@@ -184,14 +212,20 @@ impl Units {
             let (long, short) = (micros(RTT_MIN_WINDOW), micros(RECENT));
             let least = self.rtt_min.get_or_insert(Windowed::min(long, at_us, rtt.min));
             least.update(at_us, rtt.min);
+            let newest = micros(NEWEST);
+            let floor = self.rtt_floor.get_or_insert(Windowed::min(newest, at_us, rtt.min));
+            floor.update(at_us, rtt.min);
             let most = self.rtt_max.get_or_insert(Windowed::max(short, at_us, rtt.max));
             most.update(at_us, rtt.max);
         }
         let known = self.rate_max.map(|it| it.get()).unwrap_or_default();
         if m.delivery_rate > Rate::default() && (!m.app_limited || m.delivery_rate > known) {
             self.rate_max_ever = self.rate_max_ever.max(m.delivery_rate);
-            let window = Windowed::max(micros(RECENT), at_us, m.delivery_rate);
-            self.rate_max.get_or_insert(window).update(at_us, m.delivery_rate);
+            for (filter, window) in [(&mut self.rate_max, RECENT), (&mut self.rate_newest, NEWEST)]
+            {
+                let first = Windowed::max(micros(window), at_us, m.delivery_rate);
+                filter.get_or_insert(first).update(at_us, m.delivery_rate);
+            }
         }
     }
 
@@ -246,6 +280,7 @@ impl Units {
             Some(change_ms / 1e3 / (past.end_s - it.end_s))
         });
         let age_s = self.began.map_or(0.0, |began| past.end_s - began.0.as_secs_f64());
+        let arm_s = self.arm.map(|it| past.end_s - it.since.0.as_secs_f64());
         let values: [Option<f64>; COUNT] = [
             past.rtt_mean_ms,
             Some(open.acks as f64),
@@ -278,7 +313,62 @@ impl Units {
             Some(age_s),
             Some(self.delivered_bytes as f64 / 1e6),
             Some(f64::from(open.companions)),
+            self.arm.and_then(|it| it.queue),
+            arm_s,
+            over_min(self.rtt_floor.map(|it| ms(it.get()))),
+            rate_max.zip(self.rate_newest).map(|(most, newest)| mbit(newest.get()) / most),
         ];
         values.map(|value| value.map_or(f32::NAN, |value| value as f32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remuda_algorithms::RttSamples;
+
+    fn at(ms: u64) -> Time {
+        Time(Duration::from_millis(ms))
+    }
+
+    /// A report of twenty ACKs: a unit of its own.
+    fn report(rtt_ms: u64, mbit_per_sec: u64) -> Measurement {
+        let one = RttSamples::one(Duration::from_millis(rtt_ms));
+        let rtt = RttSamples { count: ACKS, sum_us: one.sum_us * ACKS, ..one };
+        let delivery_rate = Rate::from_bytes_per_sec(mbit_per_sec * 125_000);
+        Measurement { rtt: Some(rtt), delivery_rate, ..Measurement::QUIET }
+    }
+
+    /// The features after reports each 500 ms: (arm, round trip in ms, rate in Mbit/s).
+    fn last(reports: &[(&'static str, u64, u64)]) -> Features {
+        let mut units = Units::default();
+        let mut last = None;
+        for ((arm, rtt_ms, rate), at_ms) in reports.iter().zip((0..).step_by(500)) {
+            last = units.add(&report(*rtt_ms, *rate), arm, at(at_ms)).or(last);
+        }
+        last.expect("a unit ended").features
+    }
+
+    #[test]
+    fn the_newest_four_seconds_are_apart_from_what_was_before() {
+        let slower = |count| {
+            let slow = vec![("learned", 120, 6); count];
+            last(&[vec![("learned", 40, 24); 8], slow].concat())
+        };
+        let features = slower(6);
+        assert_eq!(features.get("rtt_floor_4s_over_min"), Some(1.0));
+        assert_eq!(features.get("rate_4s_over_max"), Some(1.0));
+        let features = slower(12);
+        assert_eq!(features.get("rtt_floor_4s_over_min"), Some(3.0));
+        assert_eq!(features.get("rate_4s_over_max"), Some(0.25));
+    }
+
+    #[test]
+    fn a_unit_says_which_queue_its_arm_leaves_and_since_when_it_has_the_flow() {
+        let features = last(&[vec![("cubic", 40, 24); 4], vec![("learned", 40, 24); 5]].concat());
+        assert_eq!([features.get("arm_queue"), features.get("arm_s")], [Some(0.0), Some(2.0)]);
+        let features = last(&[("native:cubic", 40, 24); 3]);
+        assert_eq!([features.get("arm_queue"), features.get("arm_s")], [Some(2.0), Some(1.0)]);
+        assert_eq!(last(&[("an_authors", 40, 24); 3]).get("arm_queue"), None);
     }
 }
