@@ -78,14 +78,16 @@ class States:
 
     def only(self, mask: NDArray[np.bool_]) -> States:
         """The rows that the mask selects."""
-        each = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        lists = {name: of for name, of in each.items() if isinstance(of, list)}
-        chosen = {
-            name: [it for it, taken in zip(of, mask, strict=True) if taken]
-            for name, of in lists.items()
+        kind, arm = (
+            [name for name, taken in zip(names, mask, strict=True) if taken]
+            for names in (self.kind, self.arm)
+        )
+        arrays = {
+            field.name: getattr(self, field.name)[mask]
+            for field in dataclasses.fields(self)
+            if field.name not in ("kind", "arm")
         }
-        arrays = {name: of[mask] for name, of in each.items() if name not in lists}
-        return States(**chosen, **arrays)
+        return States(kind=kind, arm=arm, **arrays)
 
 
 def facts(folder: Path) -> dict[str, str]:
