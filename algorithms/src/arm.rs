@@ -86,15 +86,15 @@ pub type Make = fn(&Loaded) -> Box<dyn Arm>;
 /// The same for an arm that is known by its name; `None` if its weights are not loaded.
 pub type MakeNamed = fn(&str, &Loaded) -> Option<Box<dyn Arm>>;
 
-/// The queue that most packets of an arm meet on a path that it has alone, whose buffer holds four
-/// bandwidth-delay products.
+/// The median queue of an arm that has a path alone. The buffer of the path holds four
+/// bandwidth-delay products (BDPs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Queue {
-    /// Less than half a bandwidth-delay product.
+    /// Less than half a BDP.
     Short,
-    /// From there to two.
+    /// From half a BDP to two.
     Bounded,
-    /// More: as much as the buffer holds.
+    /// More than two BDPs: the arm fills the buffer.
     Full,
 }
 
@@ -124,7 +124,8 @@ pub struct ArmInfo {
     pub paces: bool,
     /// It sends less where many packets are lost.
     pub answers_losses: bool,
-    /// The queue that it leaves; `None` if that is not known. A test measures it.
+    /// The queue that the arm leaves; `None` if nobody has measured it. A test measures every
+    /// built-in arm that needs no table.
     pub queue: Option<Queue>,
     /// It follows the path; otherwise it reacts to nothing, and is for measurements only.
     pub adapts: bool,

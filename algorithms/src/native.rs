@@ -11,8 +11,9 @@
 //!     what the algorithm keeps for itself (CUBIC's `W_max`, BBR's model) starts anew;
 //!   - a look is a sample of many ACKs: largest and smallest of a report are of the looks in it.
 
-use crate::arm::{Arm, ArmInfo, Decision};
+use crate::arm::{Arm, ArmInfo, Decision, Queue};
 use crate::interned::interned_str;
+use crate::list;
 use crate::measurement::Measurement;
 use crate::path::PathState;
 use crate::reno;
@@ -39,6 +40,12 @@ pub fn kernel_name(arm: &str) -> Option<&str> {
     (fits && name.bytes().all(|byte| byte.is_ascii_graphic())).then_some(name)
 }
 
+/// The queue that the arm of this name leaves. An algorithm of the kernel's own leaves the queue of
+/// our arm of the same name.
+pub fn queue(arm: &str) -> Option<Queue> {
+    list::arm(kernel_name(arm).unwrap_or(arm))?.queue
+}
+
 impl Native {
     /// The arm of that name; `None` if the name is not `native:` and an algorithm's name. The
     /// caller checks that the kernel has the algorithm: memory for each name is never freed.
@@ -49,6 +56,7 @@ impl Native {
             summary: "an algorithm of the kernel's own",
             native: Some(interned_str(kernels)),
             make: None,
+            queue: queue(arm),
             ..reno::ARM
         };
         let path = window::no_path();

@@ -20,6 +20,7 @@ pub fn add(name: &str) -> Result<(), Refusal> {
         make_named: Some(build),
         loads: Some(name),
         make: None,
+        queue: None,
         ..ARM
     })))
 }

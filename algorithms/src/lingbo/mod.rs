@@ -107,9 +107,9 @@ const YIELDING_PKTS: f64 = OWN_PKTS / 16.0;
 /// [`CEILING_MIN_PKTS`].
 const CEILING: f64 = 2.5;
 const CEILING_MIN_PKTS: f64 = 10.0;
-/// After a take-over the queue drains for so many smoothed round trips. One is too few, because the
-/// smoothed round trip lags behind a queue that grows: the rest of the queue would become a part of
-/// RTT_min.
+/// After a take-over, perception waits for so many smoothed round trips until the queue has
+/// drained. One is too few: the smoothed round trip lags behind a queue that grows, and the rest of
+/// that queue would become a part of RTT_min.
 const DRAIN_ROUNDS: u32 = 3;
 /// What the fallback adds where no queue shows what the path holds.
 const FALLBACK_GROWTH: f64 = 0.25;

@@ -105,7 +105,8 @@ impl Perception {
         }
     }
 
-    /// Begins a phase after the window was reduced: for so long, the queue drains.
+    /// Begins a phase after the window was reduced. The queue drains for `drains`, and samples of
+    /// that time do not count.
     pub fn probe(&mut self, now: Time, drains: Duration) {
         self.phase = Phase::Draining(now + drains);
         self.pending = Chunk::default();
@@ -135,7 +136,7 @@ impl Perception {
         }
     }
 
-    /// Whether samples say nothing yet because a queue drains.
+    /// Whether the queue still drains, so that samples do not count.
     pub fn is_draining(&self) -> bool {
         matches!(self.phase, Phase::Draining(_))
     }

@@ -35,8 +35,8 @@ RARE = {"policed": 0.3, "shallow": 0.2, "grouped": 0.2, "acks": 0.5}
 its first seconds a flow sees the same on many kinds of paths, and then the common kind is the
 better guess. The weights were chosen by hand, with a look at the development sets."""
 AT_HOME = 4.0
-"""The weight of states of flows that the home arm has, beside states under other arms: most flows
-have the home arm most of the time. Chosen by hand, too."""
+"""The weight of a state whose flow has the home arm; other states weigh 1. Most flows have the home
+arm most of the time. The weight was chosen by hand, with a look at the development sets."""
 CHECKS = 16
 """The file gets this many predictions of scores by XGBoost, and one of each other ensemble. The
 agent must predict the same bits."""

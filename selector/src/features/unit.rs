@@ -35,13 +35,12 @@ fn mbit(rate: Rate) -> f64 {
 struct Had {
     arm: &'static str,
     since: Time,
-    /// The queue that it leaves, as the schema counts it.
+    /// The queue that the arm leaves, as the schema counts queues.
     queue: Option<f64>,
 }
 
 fn queue_of(arm: &str) -> Option<f64> {
-    let name = native::kernel_name(arm).unwrap_or(arm);
-    Some(match remuda_algorithms::arm(name)?.queue? {
+    Some(match native::queue(arm)? {
         Queue::Short => 0.0,
         Queue::Bounded => 1.0,
         Queue::Full => 2.0,
