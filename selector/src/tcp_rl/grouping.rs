@@ -20,8 +20,9 @@
 //!     than a tenth of `samples_min`. Without any bin that says something, a group is not steady.
 //!   - A bin in which all flows together had fewer than `samples_min` samples is no bin: the
 //!     service was idle. There must be two bins.
-//!   - The first or last bin is no bin either if it has less than half the samples of the bin
-//!     beside it: records began or end in the middle of it.
+//!   - The last bin is no bin either if it has less than half the samples of the bin before it, nor
+//!     is the first if it has less than half of the next one's: records began or end in the middle
+//!     of it. Two bins stay.
 
 use super::geography::{Geography, Node};
 use super::record::Record;
@@ -98,6 +99,22 @@ pub struct Tally {
     bins: BTreeMap<u32, f64>,
 }
 
+/// The time bins without the first and the last, if records began or end in the middle of these:
+/// if they have less than half the samples of the bin beside them. Two bins stay at least.
+fn whole(mut bins: &[(u32, f64)]) -> Vec<u32> {
+    if let [_, .., before, last] = bins
+        && last.1 * 2.0 < before.1
+    {
+        bins = &bins[..bins.len() - 1];
+    }
+    if let [first, next, _, ..] = bins
+        && first.1 * 2.0 < next.1
+    {
+        bins = &bins[1..];
+    }
+    bins.iter().map(|(bin, _)| *bin).collect()
+}
+
 /// Why some flows are no group of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -156,12 +173,7 @@ impl Tally {
         let samples_min = must.samples_min as f64;
         let mut busy: Vec<(u32, f64)> = self.bins.into_iter().collect();
         busy.retain(|(_, samples)| *samples >= samples_min);
-        let is_part = |edge: usize, beside: usize| busy[edge].1 * 2.0 < busy[beside].1;
-        let ends = busy.len().checked_sub(1).filter(|last| *last >= 3);
-        let parts = ends.map(|last| (is_part(0, 1), is_part(last, last - 1)));
-        let (first, last) = parts.unwrap_or_default();
-        let whole = usize::from(first)..busy.len() - usize::from(last);
-        let busy: Vec<u32> = busy[whole].iter().map(|(bin, _)| *bin).collect();
+        let busy = whole(&busy);
         let mut found = Grouping::default();
         let mut leaves: Vec<(Node, Cells)> = self.leaves.into_iter().collect();
         leaves.sort_by_key(|(node, _)| *node);

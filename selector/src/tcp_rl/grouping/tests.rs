@@ -129,6 +129,31 @@ fn a_bin_that_has_only_begun_costs_no_group() {
 }
 
 #[test]
+fn two_whole_bins_make_a_group_though_a_third_has_begun() {
+    let of = |bins: &[usize]| {
+        let records = bins.iter().zip(0..).map(|(samples, bin)| (bin, 10, 1e6, *samples));
+        fault(&records.collect::<Vec<_>>())
+    };
+    // Flows of others end in the third bin, enough for a bin.
+    let beside_others = |samples: usize| {
+        let (geography, mut tally) = (Geography::default(), Tally::new(BIN_S));
+        for (peer, bin, samples) in
+            [("192.0.2.1", 0, 150), ("192.0.2.1", 1, 150), ("198.51.100.1", 2, samples)]
+        {
+            let record = record(peer, bin * BIN_S, 10, 1e6, 40.0);
+            (0..samples).for_each(|_| tally.add(&geography, &record));
+        }
+        let leaf = geography.leaf("192.0.2.1".parse().expect("an address"));
+        tally.group(&geography, &Requirement { samples_min: 10, ..MUST }).of(&geography, leaf)
+    };
+    assert_eq!(beside_others(10), Some(0));
+    assert_eq!(beside_others(80), None, "they were busy in the third bin, and these users idle");
+    assert!(of(&[100, 300, 100]).is_ok(), "two bins stay");
+    assert!(of(&[300, 100]).is_ok());
+    assert!(of(&[100, 300]).is_ok());
+}
+
+#[test]
 fn without_a_table_prefixes_alone_are_merged() {
     let geography = Geography::default();
     let mut tally = Tally::new(BIN_S);
