@@ -16,13 +16,14 @@
 //!   - the model is updated by report, a sixteenth of a round trip, not by ACK, and what is in
 //!     flight is the most of a report: phases end up to a report later;
 //!   - no randomness: the first phase of the gain cycle follows from the bytes delivered;
-//!   - takes over a known path without STARTUP: DRAIN or PROBE_BW, from the
-//!     path's delivery rate and minimum RTT;
+//!   - takes over a known path without STARTUP: DRAIN or PROBE_BW, from the path's delivery rate
+//!     and minimum RTT; behind the queue of others it then climbs to its share (climb.rs);
 //!   - PROBE_RTT also counts as reached after two round trips, should the datapath never report
 //!     four segments in flight;
 //!   - a restart from idle is a silence of a second, as a report does not tell;
 //!   - no detector of policers (the kernel's long-term bandwidth, `lt_bw`).
 
+pub mod climb;
 pub mod cwnd;
 pub mod model;
 mod probe_bw;
@@ -35,6 +36,7 @@ use crate::path::PathState;
 use crate::round::Round;
 use crate::units::{Bytes, Gain, Rate, Time};
 use crate::window;
+use climb::{Climb, Found};
 use cwnd::Cwnd;
 use model::Model;
 use probe_bw::Cycle;
@@ -73,6 +75,7 @@ pub struct Bbr {
     model: Model,
     round: Round,
     pipe: FullPipe,
+    climb: Climb,
     cwnd: Cwnd,
     rate: Rate,
     last_at: Time,
@@ -110,6 +113,7 @@ impl Arm for Bbr {
             self.round.restart(m.in_flight - m.lost.to_bytes(self.path.mss));
         }
         self.update_model(m, round_started, now);
+        self.climb(m, round_started, now);
         self.update_mode(m, round_started, now);
         self.update_min_rtt(m, idle, now);
         self.check_probe_rtt(m, round_started, now);
@@ -161,6 +165,7 @@ impl Bbr {
             model,
             round: Round::default(),
             pipe: FullPipe::new(known),
+            climb: path.rtt_min_long().map_or(Climb::none(), Climb::after_switch),
             cwnd: Cwnd::resume(&path, now),
             rate: Rate::default(),
             last_at: now,
@@ -195,6 +200,18 @@ impl Bbr {
         self.model.update_bw(m, self.round.count(), probing_rtt);
         let since_last = now - self.last_at;
         self.model.update_aggregation(m, round_started, since_last, self.cwnd.in_force());
+    }
+
+    fn climb(&mut self, m: &Measurement, round_started: bool, now: Time) {
+        self.climb.observe(m, self.path.mss);
+        if !round_started || !matches!(self.mode, Mode::ProbeBw(_)) {
+            return;
+        }
+        match self.climb.end_round(self.model.bw()) {
+            Found::Nothing => {}
+            Found::Queue(rtt) => self.model.find_min_rtt(rtt, now),
+            Found::Ended => self.mode = self.mode_after_drain(now),
+        }
     }
 
     fn update_mode(&mut self, m: &Measurement, round_started: bool, now: Time) {
@@ -257,7 +274,9 @@ impl Bbr {
         match self.mode {
             Mode::Startup => (startup::HIGH_GAIN, startup::HIGH_GAIN),
             Mode::Drain => (startup::DRAIN_GAIN, startup::HIGH_GAIN),
-            Mode::ProbeBw(cycle) => (cycle.gain(), probe_bw::CWND_GAIN),
+            Mode::ProbeBw(cycle) => {
+                (self.climb.gain().unwrap_or(cycle.gain()), probe_bw::CWND_GAIN)
+            }
             Mode::ProbeRtt(_) => (Gain::ONE, Gain::ONE),
         }
     }

@@ -135,6 +135,11 @@ impl Model {
         self.min_rtt = Some(min_rtt);
     }
 
+    /// This is the minimum of the round trips from here on.
+    pub fn find_min_rtt(&mut self, min_rtt: Duration, now: Time) {
+        (self.min_rtt, self.min_rtt_at) = (Some(min_rtt), now);
+    }
+
     /// PROBE_RTT is over: its minimum is good for another window.
     pub fn refresh_min_rtt(&mut self, round: u64, now: Time) {
         self.min_rtt_at = now;

@@ -20,13 +20,15 @@
 //!   - the model is updated by report, a sixteenth of a round trip, not by ACK;
 //!   - no response to ECN, as in the draft, and none of tcp_bbr.c's for data centres;
 //!   - no randomness: when the next probe is due follows from the bytes delivered;
-//!   - takes over a known path without STARTUP: DRAIN, or PROBE_BW at cruise.
+//!   - takes over a known path without STARTUP: DRAIN, or PROBE_BW at cruise; behind the queue of
+//!     others it then climbs to its share (bbr/climb.rs).
 
 mod bounds;
 mod probe_bw;
 
 use crate::arm::{Arm, ArmInfo, Decision, ProgramId, Queue, REPORTS_PER_ROUND_MANY, Readiness};
 use crate::bbr::PACING_MARGIN;
+use crate::bbr::climb::{Climb, Found};
 use crate::bbr::cwnd::Cwnd;
 use crate::bbr::model::Model;
 use crate::bbr::probe_rtt::ProbeRtt;
@@ -77,6 +79,7 @@ pub struct Bbr3 {
     min_rtt: Option<MinRtt>,
     round: Round,
     pipe: FullPipe,
+    climb: Climb,
     cwnd: Cwnd,
     bounds: Bounds,
     /// Counts PROBE_BW's cycles, for the bandwidth filter.
@@ -124,6 +127,7 @@ impl Arm for Bbr3 {
         self.bounds.observe(m, now);
         self.model.update_bw(m, self.cycles, probing_rtt);
         self.model.update_aggregation(m, round_started, now - self.last_at, self.cwnd.in_force());
+        self.climb(m, round_started, now);
         self.update_mode(m, round_started, now);
         self.update_min_rtt(m, idle, now);
         self.check_probe_rtt(m, round_started, now);
@@ -178,6 +182,7 @@ impl Bbr3 {
             model,
             round: Round::default(),
             pipe: FullPipe::new(bdp.is_some()),
+            climb: path.rtt_min_long().map_or(Climb::none(), Climb::after_switch),
             cwnd: Cwnd::resume(&path, now),
             bounds: Bounds::new(path.mss, None),
             cycles: 0,
@@ -213,9 +218,30 @@ impl Bbr3 {
     fn is_probing(&self) -> bool {
         match self.mode {
             Mode::Startup => true,
-            Mode::ProbeBw(cycle) => cycle.is_probing(),
+            Mode::ProbeBw(cycle) => cycle.is_probing() || self.climb.gain().is_some(),
             _ => false,
         }
+    }
+
+    fn climb(&mut self, m: &Measurement, round_started: bool, now: Time) {
+        self.climb.observe(m, self.path.mss);
+        if !round_started || !matches!(self.mode, Mode::ProbeBw(_)) {
+            return;
+        }
+        match self.climb.end_round(self.model.bw()) {
+            Found::Nothing => {}
+            Found::Queue(rtt) => {
+                self.bounds.refill();
+                self.set_min_rtt(rtt, now);
+            }
+            Found::Ended => self.mode = Mode::ProbeBw(self.down(now)),
+        }
+    }
+
+    fn set_min_rtt(&mut self, rtt: Duration, now: Time) {
+        let seen = (rtt, now);
+        self.min_rtt = Some(MinRtt { long: seen, short: seen });
+        self.model.set_min_rtt(rtt);
     }
 
     fn update_mode(&mut self, m: &Measurement, round_started: bool, now: Time) {
@@ -235,7 +261,9 @@ impl Bbr3 {
         if self.mode == Mode::Drain && m.in_flight <= self.inflight(Gain::ONE) {
             self.mode = self.mode_after_drain(now);
         }
-        if let Mode::ProbeBw(mut cycle) = self.mode {
+        if let Mode::ProbeBw(mut cycle) = self.mode
+            && self.climb.gain().is_none()
+        {
             self.adapt_longterm(&mut cycle, m, round_started, now);
             self.update_cycle(&mut cycle, m, round_started, now);
             self.mode = Mode::ProbeBw(cycle);
@@ -380,7 +408,10 @@ impl Bbr3 {
         match self.mode {
             Mode::Startup => (STARTUP_GAIN, CWND_GAIN),
             Mode::Drain => (DRAIN_GAIN, CWND_GAIN),
-            Mode::ProbeBw(cycle) => (cycle.gain(), cycle.cwnd_gain()),
+            Mode::ProbeBw(cycle) => match self.climb.gain() {
+                Some(gain) => (gain, CWND_GAIN),
+                None => (cycle.gain(), cycle.cwnd_gain()),
+            },
             Mode::ProbeRtt(_) => (Gain::ONE, PROBE_RTT_GAIN),
         }
     }
@@ -426,6 +457,7 @@ impl Bbr3 {
     fn cwnd_bound(&self) -> Bytes {
         match self.mode {
             Mode::Startup | Mode::Drain => Bytes(u64::MAX),
+            Mode::ProbeBw(_) if self.climb.gain().is_some() => Bytes(u64::MAX),
             Mode::ProbeBw(cycle) => self.bounds.cwnd(cycle.phase == Phase::Cruise),
             Mode::ProbeRtt(_) => self.bounds.cwnd(true).min(self.probe_rtt_cwnd()),
         }

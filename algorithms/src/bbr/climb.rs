@@ -1,0 +1,154 @@
+//! How BBR finds its share after it has taken over a flow beside others that keep a queue.
+//!
+//! The arm before may have yielded to the others, and left next to nothing. Probing for a quarter
+//! more in each eighth round trip would then take a minute, since the round trips are long. So the
+//! flow climbs: a round trip at a higher rate, a round trip at the measured rate, and again while
+//! most of the increase is delivered.
+//!
+//! Not in BBR, which begins a flow with STARTUP.
+
+use crate::measurement::Measurement;
+use crate::units::{Bytes, Gain, Rate};
+use std::time::Duration;
+
+/// The guard limits the rate for so many round trips after a switch (`settle_rtts`).
+const SETTLING_ROUNDS: u32 = 8;
+/// In this round after a switch, BBR has drained what the arm before had queued, and its own queue
+/// is still short.
+const DRAINED_ROUND: u32 = 2;
+/// A round trip whose minimum is so much of that of the path shows a queue.
+const QUEUE_PERCENT: u32 = 150;
+/// The first step is that of PROBE_BW. Later steps are larger.
+const FIRST_STEP: Gain = Gain(1_250);
+const STEP: Gain = Gain(1_500);
+/// A step has found more if so much of its increase is delivered. In a queue, a step of STEP
+/// delivers it while the flow has up to a third of the link.
+const DELIVERED: Gain = Gain(600);
+/// A step that loses more says nothing: the queue of the others has overflowed.
+const LOSS_MAX: Gain = Gain(20);
+/// After so many steps that found nothing the climb ends.
+const TRIES: u32 = 3;
+/// Rounds between such a step and the next one.
+const WAIT_ROUNDS: u32 = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// After the switch, for so many rounds.
+    Settling(u32),
+    /// After a step that found nothing, for so many rounds.
+    Waiting(u32),
+    /// A round at this gain.
+    Step(Gain),
+    /// The round in which the data of that step arrives.
+    Look(Gain),
+    Over,
+}
+
+/// What the end of a round means for the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    Nothing,
+    /// A step begins, behind a queue of others with this minimum RTT.
+    Queue(Duration),
+    /// A step ends, and none follows for now.
+    Ended,
+}
+
+/// The climb of one flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Climb {
+    phase: Phase,
+    tries: u32,
+    /// Whether others kept a queue when BBR had drained its own.
+    is_behind: bool,
+    /// The path's minimum RTT at the switch.
+    min_rtt: Duration,
+    /// The bandwidth before the step.
+    bw: Rate,
+    /// Of the round so far.
+    rtt: Option<Duration>,
+    lost: Bytes,
+    delivered: Bytes,
+}
+
+impl Climb {
+    /// Of a flow that begins with this arm: none.
+    pub fn none() -> Self {
+        Self::new(Phase::Over, Duration::ZERO)
+    }
+
+    /// Of a flow that is taken over, on a path of that minimum RTT.
+    pub fn after_switch(min_rtt: Duration) -> Self {
+        Self::new(Phase::Settling(SETTLING_ROUNDS), min_rtt)
+    }
+
+    fn new(phase: Phase, min_rtt: Duration) -> Self {
+        Self {
+            phase,
+            tries: TRIES,
+            is_behind: false,
+            min_rtt,
+            bw: Rate::default(),
+            rtt: None,
+            lost: Bytes(0),
+            delivered: Bytes(0),
+        }
+    }
+
+    /// The pacing gain; `None` unless the flow climbs.
+    pub fn gain(&self) -> Option<Gain> {
+        match self.phase {
+            Phase::Step(gain) => Some(gain),
+            Phase::Look(_) => Some(Gain::ONE),
+            Phase::Settling(_) | Phase::Waiting(_) | Phase::Over => None,
+        }
+    }
+
+    /// Takes in one report.
+    pub fn observe(&mut self, m: &Measurement, mss: Bytes) {
+        if let Some(rtt) = m.rtt {
+            self.rtt = Some(self.rtt.map_or(rtt.min, |min| min.min(rtt.min)));
+        }
+        self.lost += m.lost.to_bytes(mss);
+        self.delivered += m.delivered;
+    }
+
+    /// A round has ended, with that bandwidth in force.
+    pub fn end_round(&mut self, bw: Rate) -> Found {
+        let is_lossy = self.lost > (self.lost + self.delivered) * LOSS_MAX;
+        (self.lost, self.delivered) = (Bytes(0), Bytes(0));
+        let Some(rtt) = self.rtt.take() else { return Found::Nothing };
+        let has_queue = rtt.saturating_mul(100) >= self.min_rtt.saturating_mul(QUEUE_PERCENT);
+        let step = |gain| (Phase::Step(gain), Found::Queue(rtt));
+        let (phase, found) = match self.phase {
+            Phase::Over => (Phase::Over, Found::Nothing),
+            Phase::Settling(0) if self.is_behind && has_queue => step(FIRST_STEP),
+            Phase::Settling(0) => (Phase::Over, Found::Nothing),
+            Phase::Settling(left) => {
+                if left + DRAINED_ROUND == SETTLING_ROUNDS {
+                    self.is_behind = has_queue;
+                }
+                (Phase::Settling(left - 1), Found::Nothing)
+            }
+            Phase::Waiting(0) => step(FIRST_STEP),
+            Phase::Waiting(left) => (Phase::Waiting(left - 1), Found::Nothing),
+            Phase::Step(gain) if !is_lossy => (Phase::Look(gain), Found::Nothing),
+            Phase::Look(gain) if !is_lossy && bw >= self.bw * enough(gain) => step(STEP),
+            Phase::Step(_) | Phase::Look(_) => {
+                self.tries -= 1;
+                let is_last = self.tries == 0;
+                (if is_last { Phase::Over } else { Phase::Waiting(WAIT_ROUNDS) }, Found::Ended)
+            }
+        };
+        if matches!(phase, Phase::Step(_)) {
+            self.bw = bw;
+        }
+        self.phase = phase;
+        found
+    }
+}
+
+/// What a step of that gain must deliver, over what was delivered before it.
+fn enough(gain: Gain) -> Gain {
+    Gain(Gain::ONE.0 + (gain.0 - Gain::ONE.0) * DELIVERED.0 / Gain::ONE.0)
+}
