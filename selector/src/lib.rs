@@ -84,7 +84,7 @@ pub struct PolicyConfig {
     /// Rein: by how RTTs spread.
     pub rein: rein::ReinConfig,
     /// Antelope: by boosted trees.
-    pub antelope: antelope::policy::AntelopeConfig,
+    pub antelope: antelope::config::AntelopeConfig,
     /// TCP-RL: by a recurrent actor, and a network that notices changes.
     pub tcp_rl: tcp_rl_policy::TcpRlConfig,
     /// The collector of Antelope's training data: its plan.

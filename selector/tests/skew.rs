@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use remuda_algorithms::units::{Bytes, Packets, Rate, Time};
 use remuda_algorithms::{Loaded, Measurement, PathState, RttSamples, Sample};
-use remuda_selector::antelope::policy::AntelopeConfig;
+use remuda_selector::antelope::config::AntelopeConfig;
 use remuda_selector::features::{COUNT, schema};
 use remuda_selector::{ArmRunner, PolicyConfig, policy};
 use std::time::Duration;
