@@ -11,7 +11,8 @@
 //!   - every arm is compared with the model's home arm, and its gain counts less the more the model
 //!     doubts it: where it is unsure, a flow has the arm that does best on the whole. Doubt counts
 //!     against a change only, so not against the arm that has the flow. It counts less where others
-//!     keep a queue and the home arm is left with little, since there is little to lose;
+//!     keep a queue and the home arm is left with little, since there is little to lose, and more
+//!     where there is neither queue nor loss, since nobody keeps the home arm from its share;
 //!   - if the gain is large, two decisions that agree are enough;
 //!   - what the flow has earned with the arms that it has had corrects their scores
 //!     ([`super::earned`]);
@@ -73,6 +74,11 @@ const WORTH_TRYING: f32 = 0.5;
 const QUEUE_OF_OTHERS: f32 = 1.2;
 /// Of a home arm whose score is below this, behind the queue of others, doubt counts in proportion.
 const HOME_SCORE: f32 = 0.4;
+/// Below this smallest round trip, and with fewer losses in percent, there is neither queue nor
+/// loss: of doubt, so many times as much counts.
+const NO_QUEUE: f32 = 1.1;
+const NO_LOSS_PERCENT: f32 = 0.5;
+const DOUBT_WITHOUT_QUEUE: f32 = 1.5;
 /// For a gain above this, so many decisions must agree.
 const LARGE_GAIN: f32 = 0.25;
 const LARGE_GAIN_AGREEMENTS: u32 = 2;
@@ -189,9 +195,13 @@ impl Antelope {
         into.home = home.map_or(0.0, |score| score.mean);
         into.current = self.arm;
         into.caution = self.config.caution as f32;
-        if known("rtt_floor_4s_over_min") >= QUEUE_OF_OTHERS {
-            into.caution *= (into.home / HOME_SCORE).clamp(0.0, 1.0);
-        }
+        into.caution *= match known("rtt_floor_4s_over_min") {
+            floor if floor >= QUEUE_OF_OTHERS => (into.home / HOME_SCORE).clamp(0.0, 1.0),
+            floor if floor < NO_QUEUE && known("lost_percent_long") < NO_LOSS_PERCENT => {
+                DOUBT_WITHOUT_QUEUE
+            }
+            _ => 1.0,
+        };
     }
 
     fn scores_of(&self, features: &Features) -> Scores {
@@ -433,7 +443,9 @@ mod tests {
 
     #[test]
     fn the_more_a_gain_is_doubted_the_larger_it_must_be() {
-        let proposed = |default, doubt, caution| {
+        // Without a queue, half as much again counts.
+        let proposed = |default, doubt, counts: f64| {
+            let caution = counts / f64::from(DOUBT_WITHOUT_QUEUE);
             let config = AntelopeConfig { caution, ..AntelopeConfig::default() };
             let slot = Slot::new(doubted(default, doubt));
             let mut antelope = started_with(config, slot);
@@ -468,8 +480,8 @@ mod tests {
             chooser.scores_of(&features).best().expect("two arms").arm
         };
         // Vegas has 0.2 more, less 0.25 or less.
-        assert_eq!([best(0.2, 1.0), best(0.2, 1.3)], ["bbr", "vegas"]);
-        assert_eq!([best(0.5, 1.3), best(0.5, f32::NAN)], ["bbr"; 2]);
+        assert_eq!([best(0.2, 1.15), best(0.2, 1.3)], ["bbr", "vegas"]);
+        assert_eq!([best(0.5, 1.15), best(0.5, 1.3)], ["bbr"; 2]);
     }
 
     #[test]
