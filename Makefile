@@ -299,8 +299,9 @@ anole-table: setup ## Measure the arm anole beside its paper, simulated; writes 
 	$(BENCH) remuda-anole-table -- --write docs/anole.md
 
 .PHONY: harm
-harm: setup ## Measure what a CUBIC flow keeps beside each arm, simulated; writes docs/harm.md
+harm: setup ## Measure what a CUBIC flow keeps beside each arm and policy, simulated; writes docs/harm.md
 	$(BENCH) remuda-harm -- --write docs/harm.md
+	$(BENCH) remuda-harm -- --policies --write docs/harm-policies.md
 
 .PHONY: advise-table
 advise-table: setup ## Measure how right `remuda advise` is on 60 paths, simulated; writes docs/advise.md

@@ -1,4 +1,6 @@
-//! Measures what a CUBIC flow keeps beside each arm, simulated, as a page.
+//! Measures what a CUBIC flow keeps beside each arm and policy, simulated, as a page.
+
+mod policies;
 
 use clap::Parser;
 use remuda_algorithms::ARMS;
@@ -6,6 +8,7 @@ use remuda_bench::Error;
 use remuda_bench::lingbo::scene::{Scene, WIRED};
 use remuda_bench::stats::target::{self, Row, Target};
 use remuda_bench::stats::{Mean, Origin, document};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -19,6 +22,9 @@ struct Args {
     /// The arms to measure, separated by commas; all if none is named
     #[arg(long, value_name = "ARMS", value_delimiter = ',')]
     arms: Vec<String>,
+    /// Measure the policies in place of the arms
+    #[arg(long, conflicts_with = "arms")]
+    policies: bool,
     /// Write the page into this file
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
@@ -62,13 +68,23 @@ fn wanted(names: &[String]) -> Result<Vec<&'static str>, Error> {
 }
 
 fn measure(args: &Args) -> Result<(), Error> {
-    let arms = wanted(&args.arms)?;
     let seeds = 1..=args.seeds;
+    let (head, rows) = match args.policies {
+        true => (policies::HEAD, policies::rows(&seeds, |row| eprint!("{}", row.line()))?),
+        false => (HEAD, arms(&wanted(&args.arms)?, &seeds)?),
+    };
+    let count = args.seeds;
+    let page = format!("{head}{count} seeds. {}. {}", Origin::here(), target::table(&rows));
+    let path = args.write.as_deref();
+    document::write_whole(path, &page).map_err(Error::writing(path))
+}
+
+fn arms(arms: &[&'static str], seeds: &RangeInclusive<u64>) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     for (bdps, buffer_pkts) in BUFFERS {
         let alike = seeds.clone().map(|seed| beside("cubic", buffer_pkts, seed));
         let alike: Vec<f64> = alike.collect::<Result<_, Error>>()?;
-        for arm in &arms {
+        for arm in arms {
             let kept = seeds.clone().zip(&alike);
             let kept = kept.map(|(seed, alike)| Ok(beside(arm, buffer_pkts, seed)? / alike));
             let got = Mean::of(&kept.collect::<Result<Vec<f64>, Error>>()?);
@@ -80,10 +96,7 @@ fn measure(args: &Args) -> Result<(), Error> {
     }
     // One arm's rows together, in the order of the buffers.
     rows.sort_by_key(|row| arms.iter().position(|arm| *arm == row.id));
-    let count = args.seeds;
-    let page = format!("{HEAD}{count} seeds. {}. {}", Origin::here(), target::table(&rows));
-    let path = args.write.as_deref();
-    document::write_whole(path, &page).map_err(Error::writing(path))
+    Ok(rows)
 }
 
 fn main() -> ExitCode {
