@@ -152,3 +152,70 @@ impl Climb {
 fn enough(gain: Gain) -> Gain {
     Gain(Gain::ONE.0 + (gain.0 - Gain::ONE.0) * DELIVERED.0 / Gain::ONE.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measurement::RttSamples;
+    use crate::script::MSS;
+    use crate::units::Packets;
+
+    const MIN_RTT: Duration = Duration::from_millis(40);
+    const RATE: Rate = Rate::from_bytes_per_sec(100_000);
+
+    /// A round of a hundred segments with that minimum round trip.
+    fn round(climb: &mut Climb, rtt_ms: u64, bw: Rate, lost: u64) -> Found {
+        let rtt = Some(RttSamples::one(Duration::from_millis(rtt_ms)));
+        let delivered = Packets(100).to_bytes(MSS);
+        let m = Measurement { rtt, delivered, lost: Packets(lost), ..Measurement::QUIET };
+        climb.observe(&m, MSS);
+        climb.end_round(bw)
+    }
+
+    /// A climb whose rounds, one after the other, have these minimum round trips.
+    fn after(rtts_ms: &[u64]) -> Climb {
+        let mut climb = Climb::after_switch(MIN_RTT);
+        for rtt_ms in rtts_ms {
+            round(&mut climb, *rtt_ms, RATE, 0);
+        }
+        climb
+    }
+
+    #[test]
+    fn behind_the_queue_of_others_it_steps_up_while_most_of_a_step_arrives() {
+        let mut climb = after(&[200; 8]);
+        assert_eq!(climb.gain(), None, "it has settled only now");
+        let behind = Found::Queue(Duration::from_millis(200));
+        assert_eq!(round(&mut climb, 200, RATE, 0), behind);
+        let mut gains = vec![climb.gain()];
+        let mut bw = RATE;
+        // The data of a step arrives in the round after it.
+        for delivered in [1_000, 1_240, 1_000, 1_350, 1_000, 1_290] {
+            bw = bw * Gain(delivered);
+            round(&mut climb, 200, bw, 0);
+            gains.push(climb.gain());
+        }
+        let [step, next, look] = [FIRST_STEP, STEP, Gain::ONE].map(Some);
+        assert_eq!(gains, [step, look, next, look, next, look, None]);
+    }
+
+    #[test]
+    fn a_path_without_a_queue_of_others_is_not_climbed() {
+        assert_eq!(after(&[42; 30]).gain(), None);
+        // What the arm before had queued drains; what comes later may be BBR's own.
+        let own = [100, 100, 42, 100, 100, 100, 100, 100, 100, 100];
+        assert!((1..=own.len()).all(|rounds| after(&own[..rounds]).gain().is_none()));
+        let mut none = Climb::none();
+        assert!((0..30).all(|_| round(&mut none, 200, RATE, 0) == Found::Nothing));
+    }
+
+    #[test]
+    fn it_ends_after_three_steps_that_found_nothing() {
+        for lost in [0, 5] {
+            let mut climb = after(&[200; 9]);
+            let found: Vec<Found> = (0..30).map(|_| round(&mut climb, 200, RATE, lost)).collect();
+            let ended = found.iter().filter(|it| **it == Found::Ended).count();
+            assert_eq!((ended, climb.phase), (3, Phase::Over), "{lost} lost: {found:?}");
+        }
+    }
+}

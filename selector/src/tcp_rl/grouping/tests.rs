@@ -144,10 +144,12 @@ fn two_whole_bins_make_a_group_though_a_third_has_begun() {
             (0..samples).for_each(|_| tally.add(&geography, &record));
         }
         let leaf = geography.leaf("192.0.2.1".parse().expect("an address"));
-        tally.group(&geography, &Requirement { samples_min: 10, ..MUST }).of(&geography, leaf)
+        let grouping = tally.group(&geography, &Requirement { samples_min: 10, ..MUST });
+        let at = grouping.of(&geography, leaf).expect("a group");
+        grouping.groups[at].name(&geography)
     };
-    assert_eq!(beside_others(10), Some(0));
-    assert_eq!(beside_others(80), None, "they were busy in the third bin, and these users idle");
+    assert_eq!(beside_others(10), "192.0.2.0/24");
+    assert_eq!(beside_others(80), "all others", "users that are idle in a busy bin");
     assert!(of(&[100, 300, 100]).is_ok(), "two bins stay");
     assert!(of(&[300, 100]).is_ok());
     assert!(of(&[100, 300]).is_ok());
