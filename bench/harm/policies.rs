@@ -13,9 +13,9 @@ pub const HEAD: &str = "\
 
 `make harm` writes this page, simulated. A flow of each policy, with the default preference, starts
 on a wired path of 12 Mbit/s and 40 ms, and half a second later one CUBIC flow, or the first of four
-that start half a second apart; all run for a minute. A figure is the goodput of the CUBIC flow, over
+that start half a second apart; all run for a minute. A figure is the goodput of the CUBIC flow over
 its goodput beside another CUBIC flow on the same path and seed; of four CUBIC flows, the least
-goodput, over the least beside another CUBIC. Jain's index is that of five flows of the policy, half
+goodput over the least beside another CUBIC. Jain's index is that of five flows of the policy, half
 a second apart, over the second half of the minute. The mean over the seeds has a 95 % interval
 (Student's t). [harm.md](harm.md) has the same for single arms.
 
