@@ -176,13 +176,15 @@ impl Bbr3 {
         let path = window::sane(path);
         let model = Model::resume(&path, BW_CYCLES, now);
         let bdp = model.bdp(Gain::ONE);
+        // A new flow has a round trip, that of its handshake, and no rate.
+        let taken_over = path.rtt_min_long().filter(|_| bdp.is_some());
         let mut bbr = Self {
             mode: Mode::Startup,
             min_rtt: model.min_rtt().map(|rtt| MinRtt { long: (rtt, now), short: (rtt, now) }),
             model,
             round: Round::default(),
             pipe: FullPipe::new(bdp.is_some()),
-            climb: path.rtt_min_long().map_or(Climb::none(), Climb::after_switch),
+            climb: taken_over.map_or(Climb::none(), Climb::after_switch),
             cwnd: Cwnd::resume(&path, now),
             bounds: Bounds::new(path.mss, None),
             cycles: 0,
@@ -468,7 +470,7 @@ impl Bbr3 {
 mod tests {
     use super::*;
     use crate::measurement::RttSamples;
-    use crate::script::path;
+    use crate::script::{MSS, path};
 
     const RATE: Rate = Rate::from_bytes_per_sec(3_000_000);
     const RTT: Duration = Duration::from_millis(40);
@@ -518,6 +520,19 @@ mod tests {
             }
         }
         (bbr, seen)
+    }
+
+    #[test]
+    fn a_new_flow_does_not_climb() {
+        let mut path = path(10);
+        path.observe_rtt(RTT, RTT, RTT, 0);
+        let mut bbr = Bbr3::default();
+        bbr.resume(&path, Time::ZERO);
+        let behind = Measurement { rtt: Some(RttSamples::one(RTT * 5)), ..steady(BDP) };
+        for _ in 0..30 {
+            bbr.climb.observe(&behind, MSS);
+            assert_eq!(bbr.climb.end_round(RATE), Found::Nothing);
+        }
     }
 
     #[test]
