@@ -55,7 +55,7 @@ fn evenness(driver: &str, buffer_pkts: u64, seed: u64) -> Result<f64, Error> {
 ///
 /// # Errors
 ///
-/// A run failed.
+/// The simulator refuses a scenario.
 pub fn rows(seeds: &RangeInclusive<u64>, mut each: impl FnMut(&Row)) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     let mut add = |row: Row| {

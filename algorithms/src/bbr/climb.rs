@@ -8,13 +8,14 @@
 //! Not in BBR, which begins a flow with STARTUP.
 
 use crate::measurement::Measurement;
+use crate::path::PathState;
 use crate::units::{Bytes, Gain, Rate};
 use std::time::Duration;
 
 /// The guard limits the rate for so many round trips after a switch (`settle_rtts`).
 const SETTLING_ROUNDS: u32 = 8;
-/// In this round after a switch, BBR has drained what the arm before had queued, and its own queue
-/// is still short.
+/// In this round after a switch, BBR has drained what the arm before had queued, and BBR has not
+/// yet queued much itself.
 const DRAINED_ROUND: u32 = 2;
 /// A round trip whose minimum is so much of that of the path shows a queue.
 const QUEUE_PERCENT: u32 = 150;
@@ -72,14 +73,13 @@ pub struct Climb {
 }
 
 impl Climb {
-    /// Of a flow that begins with this arm: none.
-    pub fn none() -> Self {
-        Self::new(Phase::Over, Duration::ZERO)
-    }
-
-    /// Of a flow that is taken over, on a path of that minimum RTT.
-    pub fn after_switch(min_rtt: Duration) -> Self {
-        Self::new(Phase::Settling(SETTLING_ROUNDS), min_rtt)
+    /// On the path of a flow that is taken over. A new flow does not climb: its handshake has
+    /// measured a round trip, but no rate.
+    pub fn resume(path: &PathState) -> Self {
+        match (path.delivery_rate(), path.rtt_min_long()) {
+            (Some(_), Some(min_rtt)) => Self::new(Phase::Settling(SETTLING_ROUNDS), min_rtt),
+            _ => Self::new(Phase::Over, Duration::ZERO),
+        }
     }
 
     fn new(phase: Phase, min_rtt: Duration) -> Self {
@@ -157,8 +157,9 @@ fn enough(gain: Gain) -> Gain {
 mod tests {
     use super::*;
     use crate::measurement::RttSamples;
-    use crate::script::MSS;
+    use crate::script::{MSS, path};
     use crate::units::Packets;
+    use crate::units::Time;
 
     const MIN_RTT: Duration = Duration::from_millis(40);
     const RATE: Rate = Rate::from_bytes_per_sec(100_000);
@@ -174,7 +175,14 @@ mod tests {
 
     /// A climb whose rounds, one after the other, have these minimum round trips.
     fn after(rtts_ms: &[u64]) -> Climb {
-        let mut climb = Climb::after_switch(MIN_RTT);
+        let mut taken_over = path(10);
+        let m = Measurement {
+            rtt: Some(RttSamples::one(MIN_RTT)),
+            delivery_rate: RATE,
+            ..Measurement::QUIET
+        };
+        taken_over.observe(&m, Time(MIN_RTT));
+        let mut climb = Climb::resume(&taken_over);
         for rtt_ms in rtts_ms {
             round(&mut climb, *rtt_ms, RATE, 0);
         }
@@ -205,8 +213,14 @@ mod tests {
         // What the arm before had queued drains; what comes later may be BBR's own.
         let own = [100, 100, 42, 100, 100, 100, 100, 100, 100, 100];
         assert!((1..=own.len()).all(|rounds| after(&own[..rounds]).gain().is_none()));
-        let mut none = Climb::none();
-        assert!((0..30).all(|_| round(&mut none, 200, RATE, 0) == Found::Nothing));
+    }
+
+    #[test]
+    fn a_new_flow_does_not_climb() {
+        let mut new = path(10);
+        new.observe_rtt(MIN_RTT, MIN_RTT, MIN_RTT, 0);
+        let mut climb = Climb::resume(&new);
+        assert!((0..30).all(|_| round(&mut climb, 200, RATE, 0) == Found::Nothing));
     }
 
     #[test]

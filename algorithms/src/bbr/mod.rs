@@ -160,14 +160,12 @@ impl Bbr {
         let path = window::sane(path);
         let model = Model::resume(&path, BW_ROUNDS, now);
         let known = model.bdp(Gain::ONE).is_some();
-        // A new flow has a round trip, that of its handshake, and no rate.
-        let taken_over = path.rtt_min_long().filter(|_| known);
         let mut bbr = Self {
             mode: Mode::Startup,
             model,
             round: Round::default(),
             pipe: FullPipe::new(known),
-            climb: taken_over.map_or(Climb::none(), Climb::after_switch),
+            climb: Climb::resume(&path),
             cwnd: Cwnd::resume(&path, now),
             rate: Rate::default(),
             last_at: now,
@@ -361,19 +359,6 @@ mod tests {
         let first = Bbr::default().resume(&path, Time::ZERO);
         assert_eq!(first.cwnd, path.cwnd);
         assert_eq!(first.rate, Some((path.cwnd / RTT) * startup::HIGH_GAIN));
-    }
-
-    #[test]
-    fn a_new_flow_does_not_climb() {
-        let mut path = path(10);
-        path.observe_rtt(RTT, RTT, RTT, 0);
-        let mut bbr = Bbr::default();
-        bbr.resume(&path, Time::ZERO);
-        let behind = Measurement { rtt: Some(RttSamples::one(RTT * 5)), ..steady(BDP) };
-        for _ in 0..30 {
-            bbr.climb.observe(&behind, MSS);
-            assert_eq!(bbr.climb.end_round(RATE), Found::Nothing);
-        }
     }
 
     #[test]

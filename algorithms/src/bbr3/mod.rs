@@ -176,15 +176,13 @@ impl Bbr3 {
         let path = window::sane(path);
         let model = Model::resume(&path, BW_CYCLES, now);
         let bdp = model.bdp(Gain::ONE);
-        // A new flow has a round trip, that of its handshake, and no rate.
-        let taken_over = path.rtt_min_long().filter(|_| bdp.is_some());
         let mut bbr = Self {
             mode: Mode::Startup,
             min_rtt: model.min_rtt().map(|rtt| MinRtt { long: (rtt, now), short: (rtt, now) }),
             model,
             round: Round::default(),
             pipe: FullPipe::new(bdp.is_some()),
-            climb: taken_over.map_or(Climb::none(), Climb::after_switch),
+            climb: Climb::resume(&path),
             cwnd: Cwnd::resume(&path, now),
             bounds: Bounds::new(path.mss, None),
             cycles: 0,
@@ -470,7 +468,7 @@ impl Bbr3 {
 mod tests {
     use super::*;
     use crate::measurement::RttSamples;
-    use crate::script::{MSS, path};
+    use crate::script::path;
 
     const RATE: Rate = Rate::from_bytes_per_sec(3_000_000);
     const RTT: Duration = Duration::from_millis(40);
@@ -520,19 +518,6 @@ mod tests {
             }
         }
         (bbr, seen)
-    }
-
-    #[test]
-    fn a_new_flow_does_not_climb() {
-        let mut path = path(10);
-        path.observe_rtt(RTT, RTT, RTT, 0);
-        let mut bbr = Bbr3::default();
-        bbr.resume(&path, Time::ZERO);
-        let behind = Measurement { rtt: Some(RttSamples::one(RTT * 5)), ..steady(BDP) };
-        for _ in 0..30 {
-            bbr.climb.observe(&behind, MSS);
-            assert_eq!(bbr.climb.end_round(RATE), Found::Nothing);
-        }
     }
 
     #[test]

@@ -21,8 +21,8 @@ pub struct AntelopeConfig {
     pub units_min: u32,
     /// How much better the next arm must be, in hundredths of the best arm's reward.
     pub margin_percent: f64,
-    /// How many standard deviations of what the model doubts are taken off an arm's gain over the
-    /// home arm.
+    /// An arm's gain over the home arm counts less by this many standard deviations of the error
+    /// that the model expects of the gain.
     pub caution: f64,
     /// Where more is lost, in per cent of what is sent, and more than 20 flows go along, arms that
     /// do not answer losses get no flow; 100: they always may.

@@ -70,12 +70,13 @@ const TRIED_FOR: Duration = Duration::from_secs(6);
 /// Only arms that have so much of the best one's score, if they do as well as they may, are tried.
 const WORTH_TRYING: f32 = 0.5;
 
-/// The smallest round trip of 4 s over that of 300 s: from here on others keep a queue.
+/// From this ratio on, of the smallest round trip of 4 s to that of 300 s, a queue stands. The home
+/// arm leaves a short one, so the queue is that of others while the home arm has the flow.
 const QUEUE_OF_OTHERS: f32 = 1.2;
 /// Of a home arm whose score is below this, behind the queue of others, doubt counts in proportion.
 const HOME_SCORE: f32 = 0.4;
-/// Below this smallest round trip, and with fewer losses in percent, there is neither queue nor
-/// loss: of doubt, so many times as much counts.
+/// Below this ratio, and with fewer losses in percent, there is neither queue nor loss. There,
+/// doubt counts this many times as much.
 const NO_QUEUE: f32 = 1.1;
 const NO_LOSS_PERCENT: f32 = 0.5;
 const DOUBT_WITHOUT_QUEUE: f32 = 1.5;
