@@ -46,7 +46,7 @@ struct Entry {
 }
 
 /// All families but `drawn`. A new one goes at the end, so that the seeds of the others stay.
-const FAMILIES: [Entry; 16] = [
+const FAMILIES: [Entry; 17] = [
     Entry {
         name: "wired",
         path: "wired",
@@ -107,6 +107,12 @@ const FAMILIES: [Entry; 16] = [
         path: "wired",
         about: "paths that long flows of CUBIC, Reno or BBR share",
         draw: |rng| plain_of(rng, 4.0..100.0, 10.0..200.0, 0.25..16.0),
+    },
+    Entry {
+        name: "rerouted",
+        path: "wired",
+        about: "delays that step, and packets that overtake each other",
+        draw: rerouted,
     },
 ];
 
@@ -353,6 +359,33 @@ fn steps(rng: &mut ChaCha8Rng) -> Drawn {
         "rate_steps = [{{ at_s = {half:.3}, rate_mbit_per_sec = {rate:.4} }}]\n\
          rate_steps_period_s = {period:.3}"
     );
+    drawn
+}
+
+/// Half of the paths have steps of their delay, a quarter has packets out of order, a quarter has
+/// both.
+fn rerouted(rng: &mut ChaCha8Rng) -> Drawn {
+    let mut drawn = plain(rng, 2.0..100.0, 10.0..200.0);
+    let kind = pick(rng, &[(0.5, "steps"), (0.25, "disorder"), (0.25, "both")]);
+    if kind != "disorder" {
+        let mut at_s = 0.0;
+        let steps: Vec<String> = (0..rng.random_range(1..=4))
+            .map(|_| {
+                at_s += rng.random_range(2.0..14.0);
+                let delay_ms = log_uniform(rng, &(2.0..150.0));
+                format!("{{ at_s = {at_s:.2}, delay_ms = {delay_ms:.2} }}")
+            })
+            .collect();
+        let _ = writeln!(drawn.down, "delay_steps = [{}]", steps.join(", "));
+    }
+    if kind != "steps" {
+        let percent = log_uniform(rng, &(0.2..10.0));
+        let extra_ms = (drawn.rtt_ms * log_uniform(rng, &(0.05..2.0))).max(1.0);
+        let _ = writeln!(
+            drawn.down,
+            "reordering = {{ percent = {percent:.3}, extra_ms = {extra_ms:.2} }}"
+        );
+    }
     drawn
 }
 

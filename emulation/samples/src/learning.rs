@@ -31,7 +31,7 @@ mod tests {
     fn two_of_three_blocks_are_of_one_family_each_and_each_family_has_its_turn() {
         let families = Family::all().count() as u64;
         let mut blocks = BTreeMap::new();
-        for block in 0..3 * families / 2 {
+        for block in 0..3 * families {
             let kinds: Vec<&str> =
                 (0..BLOCK_SEEDS).map(|at| to_learn_from(block * BLOCK_SEEDS + at).kind).collect();
             let is_one = kinds.iter().all(|kind| *kind == kinds[0]);
@@ -41,6 +41,6 @@ mod tests {
             }
         }
         assert_eq!(blocks.len() as u64, families);
-        assert!(blocks.values().all(|count| *count == 1));
+        assert!(blocks.values().all(|count| *count == 2));
     }
 }
