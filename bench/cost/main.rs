@@ -6,10 +6,12 @@
 
 mod ack_cost;
 mod agent_cost;
+mod arm_cost;
 mod broker_cost;
 mod cpu;
 mod crowd;
 mod echo;
+mod hundred_flows;
 mod latency;
 mod policy_cost;
 mod report_cost;
@@ -44,6 +46,8 @@ enum Bench {
     ReportCost,
     /// Cost of a policy that evaluates boosted trees: models, features, the agent for 100 flows
     PolicyCost,
+    /// Cost of an arm that evaluates networks: a report, the agent for 100 flows
+    ArmCost,
     /// Reports per second of one core, CPU time per report beside portus, and CPU, memory and
     /// latency for 10 to 50,000 flows
     AgentCost,
@@ -89,6 +93,9 @@ struct Options {
     /// policy-cost: the policy that drives the flows; its configuration must know `dry_run`
     #[arg(long, value_name = "NAME", default_value = "antelope")]
     policy: String,
+    /// arm-cost: the arm that drives the flows
+    #[arg(long, value_name = "NAME", default_value = "anole")]
+    arm: String,
     /// What a process of `agent-cost` is started for: to hold idle flows
     #[arg(long, value_name = "ADDRESS,ALGORITHM,COUNT", hide = true)]
     hold: Option<String>,
@@ -191,6 +198,9 @@ fn run(options: &Options) -> Fallible<(Vec<Promise>, String)> {
     }
     if chosen(Bench::PolicyCost) {
         promises.extend(policy_cost::run(options)?);
+    }
+    if chosen(Bench::ArmCost) {
+        promises.extend(arm_cost::run(options)?);
     }
     if chosen(Bench::AgentCost) {
         let (shown, of_agent) = agent_cost::run(options)?;

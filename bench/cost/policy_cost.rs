@@ -8,20 +8,16 @@
 //! setting less the first (Zhou et al., Antelope, ICNP 2021, section VI-H). The third setting also
 //! contains the cost of the chosen arms, which they have without a policy, too.
 
-use crate::cpu::Meter;
+use crate::hundred_flows::{FLOWS, RATE_MBIT_PER_SEC, SPAN, core_percent};
 use crate::report_cost::Course;
 use crate::{Fallible, Options, Promise, Verdict};
-use ccp_agent::child::AgentChild;
 use ccp_agent::clock;
 use remuda_algorithms::units::Packets;
 use remuda_algorithms::{Decision, Measurement, Preference};
 use remuda_bench::stats::{Spread, percentile, sorted};
-use remuda_live::transfer::{Running, Transfer};
-use remuda_live::{LinkSpec, PathSpec, QueueSpec, Testbed};
 use remuda_selector::antelope::model::Model;
 use remuda_selector::features::{self, Features, Units};
 use std::hint::black_box;
-use std::time::Duration;
 
 const ROWS: usize = 512;
 /// Other work uses the machine as well, so each figure is measured this often.
@@ -36,11 +32,6 @@ const CORE_PERCENT_MAX: f64 = 3.0;
 const ARM: &str = "cubic";
 /// Rounds differ by more than a per cent of a core, and so would the median of only three.
 const ROUNDS: usize = 9;
-const FLOWS: usize = 100;
-const RATE_MBIT_PER_SEC: f64 = 200.0;
-/// Time before the measurement, so that the flows' start-ups do not count.
-const SETTLING: Duration = Duration::from_secs(4);
-const SPAN: Duration = Duration::from_secs(10);
 
 /// The output step of splitmix64 (Steele, Lea and Flood, OOPSLA 2014), as a number from 0 to 1.
 fn share(seed: u64) -> f32 {
@@ -97,40 +88,6 @@ fn feature_ns() -> (Vec<f64>, usize) {
     });
     let took = sorted(took.collect::<Vec<_>>());
     (took, ended)
-}
-
-/// The agent's share of a core, in per cent, while it drives [`FLOWS`] flows; `driver` has the
-/// command-line options that choose the driver.
-fn core_percent(options: &Options, driver: &[&str]) -> Fallible<f64> {
-    let folder = tempfile::tempdir()?;
-    let name = format!("bp{}", std::process::id());
-    let arguments = [&["--name", &name], driver].concat();
-    let agent = AgentChild::start(&options.remuda, &folder.path().join("run"), &arguments)?;
-    let down = LinkSpec {
-        rate_mbit_per_sec: Some(RATE_MBIT_PER_SEC),
-        delay_ms: 20.0,
-        queue: QueueSpec::droptail_bdp(1.0),
-        ..LinkSpec::default()
-    };
-    let up = LinkSpec { delay_ms: 20.0, ..LinkSpec::default() };
-    let testbed = Testbed::new(&PathSpec { up, down, ..PathSpec::default() })?;
-    let transfer = Transfer { algorithm: Some(name), verify: false, ..Transfer::default() };
-    let start = |_| Ok(transfer.start(testbed.server(), testbed.client())?);
-    let running = (0..FLOWS).map(start).collect::<Fallible<Vec<Running>>>()?;
-    std::thread::sleep(SETTLING);
-    let meter = Meter::new(Some(agent.pid()))?;
-    let (before, started_ns) = (meter.read()?, clock::monotonic_ns());
-    std::thread::sleep(SPAN);
-    let used_ns = meter.read()?.since(before).agent_ns;
-    let span_ns = clock::monotonic_ns() - started_ns;
-    for flow in &running {
-        flow.stop();
-    }
-    for flow in running {
-        flow.join().map_err(|error| format!("{}: {error}", driver.join(" ")))?;
-    }
-    agent.stop()?;
-    Ok(used_ns as f64 / span_ns as f64 * 100.0)
 }
 
 /// The agent's shares of a core, over rounds.

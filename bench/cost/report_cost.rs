@@ -79,7 +79,8 @@ fn path() -> PathState {
     path
 }
 
-fn start(arm: &ArmInfo) -> (Box<dyn Arm>, PathState, Decision) {
+/// The arm with a new flow, whose path is known, and its first decision.
+pub fn start(arm: &ArmInfo) -> (Box<dyn Arm>, PathState, Decision) {
     let path = path();
     let mut controller = arm.build().expect("this crate makes it");
     let first = controller.resume(&path, Time::ZERO);
