@@ -1,13 +1,14 @@
-//! The arms that policies choose from.
+//! The arms that the baselines choose from.
 //!
 //! Zhou et al., Antelope (ICNP 2021), section V, have six: BBR, CUBIC, C2TCP, Vegas, Illinois and
-//! Westwood. BBRv3 and Copa are added, which the paper's kernel did not have. The eight differ in
-//! what they take for congestion: loss, delay, or a model of the path. All policies that learn
-//! choose from the same, so that they can be compared.
+//! Westwood. BBRv3 and Copa are added, which the paper's kernel did not have, and the learned arms.
+//! The shipped model of [`crate::antelope`] knows the same, and starts with the same, so that its
+//! results can be compared with those of the baselines.
 
-/// The arms that policies choose from, that which takes any path first.
-pub const CANDIDATES: [&str; 8] =
-    ["cubic", "bbr", "bbr3", "c2tcp", "vegas", "illinois", "westwood", "copa"];
+/// The arms that the baselines choose from. They start with the first.
+pub const CANDIDATES: [&str; 10] = [
+    "learned", "cubic", "bbr", "bbr3", "c2tcp", "vegas", "illinois", "westwood", "copa", "lingbo",
+];
 
 /// The place of that arm among [`CANDIDATES`].
 pub fn place(arm: &str) -> Option<usize> {
@@ -22,6 +23,8 @@ pub fn first(remembered_arm: Option<&str>) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::antelope::model::Model;
+    use std::collections::BTreeSet;
 
     #[test]
     fn each_is_an_arm_and_there_once() {
@@ -30,6 +33,14 @@ mod tests {
             assert_eq!(place(name), Some(at));
         }
         assert_eq!(place("reno"), None);
+    }
+
+    #[test]
+    fn they_are_those_of_the_shipped_model_which_starts_with_the_same() {
+        let model = Model::shipped();
+        let sorted = |arms: &[&'static str]| arms.iter().copied().collect::<BTreeSet<_>>();
+        assert_eq!(sorted(&CANDIDATES), sorted(model.arms()));
+        assert_eq!(CANDIDATES[0], model.home());
     }
 
     #[test]

@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Its line in [`crate::POLICIES`].
 pub const POLICY: PolicyInfo = PolicyInfo {
     name: "random",
-    summary: "another arm every dwell, drawn from eight (a baseline)",
+    summary: "another arm every dwell, drawn from ten (a baseline)",
     build: |config, loaded| Box::new(ArmRunner::new(Random::new(config.random.clone()), loaded)),
 };
 

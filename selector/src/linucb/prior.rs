@@ -22,7 +22,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-/// A longer file is no prior: eight arms of a thousand numbers take a quarter of that.
+/// A longer file is no prior: ten arms of a thousand numbers take a third of that.
 pub const BYTES_MAX: usize = 1 << 20;
 const VERSION: u32 = 1;
 /// By how much `a` may miss symmetry and the identity: a sum of doubles is not exact.
