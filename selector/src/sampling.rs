@@ -64,6 +64,11 @@ impl Sampling {
         self.sample.as_ref()
     }
 
+    /// The moment of the last report.
+    pub fn now(&self) -> Time {
+        self.last
+    }
+
     /// The last data unit that has ended.
     pub fn latest(&self) -> Option<&Unit> {
         self.latest.as_ref()

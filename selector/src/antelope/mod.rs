@@ -1,5 +1,6 @@
 //! Antelope: boosted trees pick each flow's arm, before it starts and while it runs.
 
+mod before_after;
 pub mod config;
 mod earned;
 pub mod memory;

@@ -15,7 +15,8 @@
 //!     where there is neither queue nor loss, since nobody keeps the home arm from its share;
 //!   - if the gain is large, two decisions that agree are enough;
 //!   - what the flow has earned with the arms that it has had corrects their scores
-//!     ([`super::earned`]);
+//!     ([`super::earned`]), and so does what it got before and after a switch
+//!     ([`super::before_after`]);
 //!   - the next arm must be better by a margin, and the guard's dwell comes on top;
 //!   - where much is lost, and more flows go along than in anything that models are trained on,
 //!     arms that do not answer losses are none to pick, whatever their score: a hundred flows of
@@ -28,6 +29,7 @@
 //!     guard's budget for it: what learns from live flows otherwise sees only what a model picks;
 //!   - scores are shares of the best arm's reward, with their uncertainty ([`super::model`]).
 
+use super::before_after::BeforeAfter;
 use super::config::AntelopeConfig;
 use super::earned::Earned;
 use super::model::{Model, Score};
@@ -146,6 +148,7 @@ pub struct Antelope {
     agreed: Option<(&'static str, u32)>,
     scores: Scores,
     earned: Earned,
+    before_after: BeforeAfter,
     proposal: Option<Proposal>,
     draws: Option<Draws>,
     explored_at: Time,
@@ -172,6 +175,7 @@ impl Antelope {
             agreed: None,
             scores: Scores::default(),
             earned: Earned::default(),
+            before_after: BeforeAfter::default(),
             proposal: None,
             draws: None,
             explored_at: Time::ZERO,
@@ -186,6 +190,7 @@ impl Antelope {
         self.model.predict_into(features, self.wants, &mut into.all);
         let scores = &mut into.all;
         self.earned.correct(scores);
+        self.before_after.correct(scores, self.arm, self.sampling.now());
         let known = |name| features.get(name).unwrap_or(0.0);
         let is_crowded = known("companions") > COMPANIONS_KNOWN;
         if is_crowded && f64::from(known("lost_percent_long")) > self.config.lost_percent_max {
@@ -323,6 +328,7 @@ impl Policy for Antelope {
         let unit = self.sampling.add(m, arm, now);
         if let Some(sample) = self.sampling.ended().filter(|sample| sample.until == now) {
             self.earned.add(sample, &self.model, self.wants);
+            self.before_after.add(sample, self.wants);
         }
         if let Some(unit) = unit {
             self.decide(&unit, now);
@@ -336,6 +342,7 @@ impl Policy for Antelope {
     fn taken(&mut self, arm: &'static str, now: Time) {
         self.sampling.switched(self.arm, now);
         self.earned.switched(arm, now);
+        self.before_after.switched(self.arm, now);
         (self.arm, self.units, self.agreed) = (arm, 0, None);
         let is_tried = self.to_try.take() == Some(arm);
         self.tries_until = if is_tried { now + TRIED_FOR } else { now };

@@ -12,6 +12,7 @@
 use super::{Error, refuse};
 use crate::features::{COUNT, Features};
 use crate::trees::{Ensemble, Saved};
+use remuda_algorithms::merit::ln_change;
 use remuda_algorithms::{Preference, Seen};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -92,6 +93,18 @@ impl Norm {
             ln_throughput: (rate(got) / rate(self.rate_max_mbit_per_sec)).ln() as f32,
             ln_delay: (one_way_ms / self.one_way_min_ms).ln() as f32,
         }
+    }
+
+    /// The natural logarithm of the merit of a span, without the harm to neighbours, beside that of
+    /// 1 Mbit/s and 1 ms.
+    pub fn ln_merit(&self, seen: &Seen, wants: Preference) -> f64 {
+        let Value { ln_throughput, ln_delay } = self.value(seen);
+        let ln_rate = self.rate_max_mbit_per_sec.max(MBIT_PER_SEC_MIN).ln();
+        ln_change(
+            f64::from(ln_throughput) + ln_rate,
+            f64::from(ln_delay) + self.one_way_min_ms.ln(),
+            wants,
+        )
     }
 }
 
