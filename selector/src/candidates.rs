@@ -6,9 +6,8 @@
 //! results can be compared with those of the baselines.
 
 /// The arms that the baselines choose from. They start with the first.
-pub const CANDIDATES: [&str; 10] = [
-    "learned", "cubic", "bbr", "bbr3", "c2tcp", "vegas", "illinois", "westwood", "copa", "lingbo",
-];
+pub const CANDIDATES: [&str; 10] =
+    ["learned", "cubic", "bbr", "bbr3", "c2tcp", "vegas", "illinois", "westwood", "copa", "lingbo"];
 
 /// The place of that arm among [`CANDIDATES`].
 pub fn place(arm: &str) -> Option<usize> {
