@@ -30,7 +30,7 @@ from .samples import Floats, Singles, States
 
 HELD_OUT = 5
 """One of this many environments is held out."""
-RARE = {"policed": 0.3, "shallow": 0.2, "grouped": 0.2, "acks": 0.5}
+RARE = {"policed": 0.3, "shallow": 0.2, "grouped": 0.2, "acks": 0.5, "rerouted": 0.3}
 """The weights of states on kinds of paths that few flows meet; states on other kinds weigh 1. In
 its first seconds a flow sees the same on many kinds of paths, and then the common kind is the
 better guess. The weights were chosen by hand, with a look at the development sets."""
