@@ -335,6 +335,10 @@ antelope-online: setup ## Measure what learning from live flows is worth, simula
 	@bash tools/python.sh build
 	$(BENCH) remuda-antelope-table -- --online --write docs/antelope-online.md
 
+.PHONY: arm-cost
+arm-cost: build ## Measure the cost of the arm anole: a report, the agent with 100 flows (root)
+	$(CARGO) run --release -p remuda-bench -- arm-cost --write docs/cost.md
+
 .PHONY: antelope-cost
 antelope-cost: build ## Measure Antelope's cost: models, features, the agent with 100 flows (root)
 	$(CARGO) run --release -p remuda-bench -- policy-cost --policy antelope --write docs/antelope.md

@@ -18,7 +18,7 @@ use remuda_algorithms::{Preference, Sample};
 use std::time::Duration;
 
 /// Samples do not count for this time after a switch, because the previous arm's packets may still
-/// stand in the queue.
+/// stand in the queue; nor do they after the start of a flow.
 const SETTLES: Duration = Duration::from_secs(2);
 /// Before a switch, a sample of this age counts half.
 const BEFORE_HALF_LIFE_S: f64 = 4.0;
@@ -85,6 +85,11 @@ pub(super) struct BeforeAfter {
 }
 
 impl BeforeAfter {
+    /// Of a flow that begins. Its slow start does not count.
+    pub fn begin(now: Time) -> Self {
+        Self { since: now, ..Self::default() }
+    }
+
     /// Another arm has the flow.
     pub fn switched(&mut self, from: &'static str, now: Time) {
         let last = std::mem::take(&mut self.last);
@@ -238,11 +243,16 @@ mod tests {
     }
 
     #[test]
-    fn the_first_two_seconds_after_a_switch_do_not_count() {
+    fn the_first_two_seconds_after_a_switch_or_the_start_do_not_count() {
         let mut it = BeforeAfter::default();
         run(&mut it, "bbr", 0..10, |_| 2.0);
         it.switched("bbr", at_s(10));
         run(&mut it, "vegas", 10..12, |_| 9.0);
         assert_eq!(means(&it, at_s(12)), [0.8, 0.7]);
+        let mut it = BeforeAfter::begin(at_s(100));
+        run(&mut it, "bbr", 100..102, |_| 2.0);
+        it.switched("bbr", at_s(102));
+        run(&mut it, "vegas", 102..110, |_| 9.0);
+        assert_eq!(means(&it, at_s(110)), [0.8, 0.7]);
     }
 }

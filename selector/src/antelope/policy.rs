@@ -312,6 +312,7 @@ impl Policy for Antelope {
         *self = Self::new(self.config.clone(), self.slot.clone());
         self.wants = path.wants;
         (self.began, self.sampling, self.explored_at) = (now, Sampling::begin(now), now);
+        self.before_after = BeforeAfter::begin(now);
         self.draws = (self.config.explore_every_s > 0).then(|| Draws::of(path, now));
         let first = self.config.first.as_deref().unwrap_or_else(|| self.model.home());
         let first = remuda_algorithms::arm(first).map_or(self.arm, |arm| arm.name);
