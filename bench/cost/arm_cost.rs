@@ -1,9 +1,9 @@
 //! The cost of an arm that evaluates networks: the time of a report in the arm, and the agent's
 //! processor time for a hundred flows.
 //!
-//! Reports are timed one by one on a computed path with four reports a round trip, so that the
-//! reports in which the arm evaluates a network are more than one in a hundred. The agent's time is
-//! measured on real flows, under the arm and under CUBIC in turn.
+//! Reports are timed one by one on a computed path. Nothing on it ends a slot of Anole, so its
+//! reports there contain no evaluation of its network; `--arm learned` times the same network. The
+//! agent's time is measured on real flows, under the arm and under CUBIC in turn.
 
 use crate::hundred_flows::{FLOWS, core_percent};
 use crate::report_cost::{Course, start};
@@ -13,8 +13,6 @@ use remuda_algorithms::ArmInfo;
 use remuda_bench::stats::{Spread, percentile, sorted};
 use std::hint::black_box;
 
-/// Bound of the 99th percentile of a report, in microseconds.
-const REPORT_US_MAX: f64 = 50.0;
 /// Bound in per cent of a core for [`FLOWS`] flows, beyond [`ARM`].
 const CORE_PERCENT_MAX: f64 = 2.0;
 /// The arm that the other one is compared with.
@@ -53,12 +51,10 @@ pub fn run(options: &Options) -> Fallible<Vec<Promise>> {
     let [p50, p99, with, without] = [p50, p99, with, without].map(Spread::of);
     println!("{ROUNDS} rounds of {REPORTS} reports; {FLOWS} flows under {name} and {ARM} in turn.");
     Ok(vec![
-        Promise {
-            what: format!("a report in {name}, p99"),
-            figure: format!("{p99:.1} us; at p50 {p50:.1} us"),
-            bound: format!("<= {REPORT_US_MAX} us"),
-            verdict: Verdict::of(p99.median <= REPORT_US_MAX),
-        },
+        Promise::shown(
+            &format!("a report in {name}, p99"),
+            &format!("{p99:.1} us; at p50 {p50:.1} us"),
+        ),
         Promise {
             what: format!("{FLOWS} flows under {name} beyond {ARM}: of a core"),
             figure: format!("{more:.2} %"),

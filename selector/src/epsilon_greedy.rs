@@ -18,8 +18,8 @@
 //!     policy has no memory of other flows but the arm that is remembered of the destination, with
 //!     which it begins;
 //!   - it picks after one turn, not after four, and an arm not tried yet costs 0.3, so that a flow
-//!     stays with its first arm until another is drawn. Both were tuned on four development suites, where it
-//!     misses 27.8 % of the best merit, and 34.3 % with four turns and a cost of 0;
+//!     stays with its first arm until another is drawn. Both were tuned on four development suites,
+//!     where it misses 27.8 % of the best merit, and 34.3 % with four turns and a cost of 0;
 //!   - the rate is the payload delivered over the turn's time, not the last sample of a filter,
 //!     which is the bottleneck's rate whatever the arm does;
 //!   - ten arms ([`crate::CANDIDATES`]) in place of CUBIC, BBR, H-TCP and DCTCP;
