@@ -48,6 +48,6 @@ fn what_a_policy_decided_is_in_the_outcome_with_its_reasons() {
     }
     let outcome = of("linucb");
     let first = &outcome.flows[0].decisions[0];
-    assert_eq!(first.arm, "cubic");
+    assert_eq!(first.arm, "learned");
     assert!(first.features["copa"].starts_with("0.000 +- "), "{first:?}");
 }
