@@ -174,7 +174,7 @@ def test_a_decision_says_why_by_hovering_by_a_click_and_as_text(
     marks.first.click()
     told = page.locator("#decision")
     assert "has the highest bound" in told.inner_text()
-    assert told.locator("table").first.locator("tbody tr").count() == 8, "an arm each"
+    assert told.locator("table").first.locator("tbody tr").count() == 10, "an arm each"
     assert told.locator("tr.chosen").count() == 1, "the arm that was picked"
     rows = page.locator("#decisions tbody tr")
     assert rows.count() == marks.count()
