@@ -5,7 +5,7 @@
 //! The shipped model of [`crate::antelope`] knows the same, and starts with the same, so that its
 //! results can be compared with those of the baselines.
 
-/// The arms that the baselines choose from. They start with the first.
+/// The arms that the baselines choose from. All but `random` start with the first.
 pub const CANDIDATES: [&str; 10] =
     ["learned", "cubic", "bbr", "bbr3", "c2tcp", "vegas", "illinois", "westwood", "copa", "lingbo"];
 
