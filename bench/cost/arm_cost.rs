@@ -13,7 +13,7 @@ use remuda_algorithms::ArmInfo;
 use remuda_bench::stats::{Spread, percentile, sorted};
 use std::hint::black_box;
 
-/// Bound in per cent of a core for [`FLOWS`] flows, beyond [`ARM`].
+/// Row B9 of Anole's table: the bound in per cent of a core for [`FLOWS`] flows, beyond [`ARM`].
 const CORE_PERCENT_MAX: f64 = 2.0;
 /// The arm that the other one is compared with.
 const ARM: &str = "cubic";

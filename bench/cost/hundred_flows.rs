@@ -14,8 +14,8 @@ pub const RATE_MBIT_PER_SEC: f64 = 200.0;
 const SETTLING: Duration = Duration::from_secs(4);
 pub const SPAN: Duration = Duration::from_secs(10);
 
-/// The agent's share of a core, in per cent. `driver` has the options of the command line that
-/// choose the driver.
+/// The agent's share of a core, in per cent. `driver` has the agent's options that choose an arm or
+/// a policy, such as `--arm cubic`.
 pub fn core_percent(options: &Options, driver: &[&str]) -> Fallible<f64> {
     let folder = tempfile::tempdir()?;
     let name = format!("bp{}", std::process::id());

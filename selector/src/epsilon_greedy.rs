@@ -15,8 +15,8 @@
 //!
 //! Differs from bpftune:
 //!   - it learns within a flow: a turn of 5 s ([`crate::turn`]) is what a connection is there. A
-//!     policy has no memory of other flows but the arm that is remembered of the destination, with
-//!     which it begins;
+//!     flow begins with the arm that is remembered of its destination; otherwise the policy has no
+//!     memory of other flows;
 //!   - it picks after one turn, not after four, and an arm not tried yet costs 0.3, so that a flow
 //!     stays with its first arm until another is drawn. Both were tuned on four development suites,
 //!     where it misses 27.8 % of the best merit, and 34.3 % with four turns and a cost of 0;

@@ -362,8 +362,8 @@ fn steps(rng: &mut ChaCha8Rng) -> Drawn {
     drawn
 }
 
-/// Half of the paths have steps of their delay, a quarter has packets out of order, a quarter has
-/// both.
+/// On half of the paths the delay steps, on a quarter some packets arrive out of order, and on a
+/// quarter both happen.
 fn rerouted(rng: &mut ChaCha8Rng) -> Drawn {
     let mut drawn = plain(rng, 2.0..100.0, 10.0..200.0);
     let kind = pick(rng, &[(0.5, "steps"), (0.25, "disorder"), (0.25, "both")]);

@@ -10,16 +10,13 @@
 //!
 //! No score rises: the merit that a flow measures does not contain the harm to its neighbours.
 
+use super::earned::SETTLES;
 use super::model::Score;
 use super::model::value::Norm;
 use crate::features::{COUNT, Features};
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{Preference, Sample};
-use std::time::Duration;
 
-/// Samples do not count for this time after a switch, because the previous arm's packets may still
-/// stand in the queue; nor do they after the start of a flow.
-const SETTLES: Duration = Duration::from_secs(2);
 /// Before a switch, a sample of this age counts half.
 const BEFORE_HALF_LIFE_S: f64 = 4.0;
 /// The seconds of samples that a comparison needs on either side.
@@ -30,12 +27,14 @@ const AFTER_S: f64 = 6.0;
 const HALF_LIFE_S: f64 = 30.0;
 /// A score falls at most by this much, as a natural logarithm.
 const LN_MAX: f64 = 3.0;
+/// A lower score counts as this one, so that its logarithm is a number.
+const SCORE_MIN: f64 = 1e-3;
 
 #[derive(Clone, Copy, Debug)]
 struct Level {
     arm: &'static str,
     ln: f64,
-    /// The variance of the comparisons that led here.
+    /// The variance of the comparisons of which `ln` is the sum.
     variance: f64,
     /// The arm's last sample.
     at: Time,
@@ -77,15 +76,16 @@ pub(super) struct BeforeAfter {
     since: Time,
     /// Logarithms of the merit of the last seconds.
     last: Side,
-    /// The level of the former arm, less the logarithm of its merit before the switch; and the
-    /// variance of both.
+    /// The level of the former arm, less the logarithm of its merit before the switch. The second
+    /// number is the variance of this difference.
     base: Option<(f64, f64)>,
     /// Logarithms of the merit after the switch.
     after: Side,
 }
 
 impl BeforeAfter {
-    /// Of a flow that begins. Its slow start does not count.
+    /// The levels of a flow that begins now. As after a switch, samples of [`SETTLES`] do not count:
+    /// they show the slow start.
     pub fn begin(now: Time) -> Self {
         Self { since: now, ..Self::default() }
     }
@@ -146,7 +146,7 @@ impl BeforeAfter {
             let Some(other) = self.level(score.arm) else { continue };
             let doubt = (other.variance - level.variance).abs().sqrt();
             let got = other.ln - level.ln + doubt;
-            let said = (f64::from(score.mean).max(1e-3) / mean.max(1e-3)).ln();
+            let said = (f64::from(score.mean).max(SCORE_MIN) / mean.max(SCORE_MIN)).ln();
             let age_s = (now - other.at).as_secs_f64();
             let known = 0.5f64.powf(age_s / HALF_LIFE_S);
             let ln = (known * (got - said)).clamp(-LN_MAX, 0.0);
@@ -161,6 +161,7 @@ mod tests {
     use super::*;
     use crate::features::schema;
     use remuda_algorithms::Seen;
+    use std::time::Duration;
 
     /// Adds a sample for each half second in which the arm delivers a rate in Mbit/s.
     fn run(

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// Samples do not count for this time after a switch, because the previous arm's packets may still
 /// stand in the queue.
-const SETTLES: Duration = Duration::from_secs(2);
+pub(super) const SETTLES: Duration = Duration::from_secs(2);
 /// A residual of this age counts half.
 const HALF_LIFE_S: f64 = 60.0;
 /// With samples of this many seconds, the flow and the model count the same.
