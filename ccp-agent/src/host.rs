@@ -37,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// The flows that an operator's order is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -329,6 +330,12 @@ impl Host {
                 });
             });
         }
+    }
+
+    /// For how long the run loop may let reports wait, so that it answers several at once; zero if
+    /// it should not.
+    pub fn pause(&mut self, now_us: u64) -> Duration {
+        self.flows.pause(now_us)
     }
 
     /// When the next flow is to be woken, in microseconds of the monotonic clock.

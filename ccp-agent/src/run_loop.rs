@@ -56,6 +56,8 @@ pub struct RunLoop<'a> {
     looked_ns: u64,
     /// When a flow is to be woken next, in microseconds of the monotonic clock.
     wake_us: Option<u64>,
+    /// For how long reports may wait, so that several are answered at once.
+    pause: Duration,
     /// What the BPF datapath has of what is remembered.
     in_kernel: InKernel,
     feeder: Feeder,
@@ -76,6 +78,7 @@ impl<'a> RunLoop<'a> {
             ready: [true; DATAPATHS],
             looked_ns: 0,
             wake_us: None,
+            pause: Duration::ZERO,
             in_kernel: InKernel::default(),
             feeder: Feeder::from_environment(),
             trouble: Trouble::default(),
@@ -89,7 +92,12 @@ impl<'a> RunLoop<'a> {
         ready();
         while !stop.load(Ordering::Relaxed) {
             if !self.turn() {
-                self.ready = self.waiter.wait(limit(self.datapaths.all(), self.wake_us));
+                let limit = limit(self.datapaths.all(), self.wake_us);
+                let pause = self.pause.min(limit);
+                if !pause.is_zero() {
+                    std::thread::sleep(pause);
+                }
+                self.ready = self.waiter.wait(limit - pause);
             }
         }
         self.end()
@@ -142,6 +150,7 @@ impl<'a> RunLoop<'a> {
         host.wake(|peer, act| datapaths.with(peer, act), clock::monotonic_us());
         host.poke(|peer, act| datapaths.with(peer, act), clock::monotonic_us());
         self.wake_us = host.wake_us();
+        self.pause = host.pause(clock::monotonic_us());
         drop(host);
         if is_due {
             self.remember(now_ns);

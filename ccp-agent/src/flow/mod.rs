@@ -282,6 +282,11 @@ impl Flow {
         ArmTotals { reports: 1, acked_bytes: acked.0, lost_pkts: lost.0, rtt_us, rtts }
     }
 
+    /// The least round trip of its last report, in microseconds, if it has one.
+    pub fn last_rtt_us_min(&self) -> Option<u64> {
+        self.last.rtt.map(|rtt| rtt.min.as_micros() as u64)
+    }
+
     /// Whether it runs its datapath's own control.
     pub fn fell_back(&self) -> bool {
         self.fell_back

@@ -5,6 +5,7 @@
 //! same events give the same orders.
 
 pub mod companions;
+mod gathering;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use crate::config::Config;
 use crate::events::Recorder;
 use crate::flow::{Context, Flow, Orders};
 use companions::Companions;
+use gathering::Gathering;
 use remuda_algorithms::Why;
 use remuda_algorithms::units::Bytes;
 use remuda_selector::antelope::memory::Memory;
@@ -23,6 +25,7 @@ use remuda_wire::Report;
 use remuda_wire::to_agent::State;
 use spread::Spread;
 use std::collections::HashMap;
+use std::time::Duration;
 pub use totals::Totals;
 use wakes::Wakes;
 
@@ -49,6 +52,7 @@ pub struct Flows {
     companions: Companions,
     totals: Totals,
     spread: Spread,
+    gathering: Gathering,
     wakes: Wakes,
 }
 
@@ -67,6 +71,7 @@ impl Flows {
             companions: Companions::default(),
             totals: Totals::default(),
             spread: Spread::default(),
+            gathering: Gathering::default(),
             wakes: Wakes::default(),
         }
     }
@@ -131,6 +136,7 @@ impl Flows {
         let taken = flow.on_report(report, companions, &mut ctx);
         if taken {
             self.totals.add(arm, &flow.last_report());
+            self.gathering.note(flow.last_rtt_us_min(), now_us);
             flow.jump_in_time(&mut self.memory, seconds(now_us), &mut ctx);
             flow.leave_in_time(&mut self.memory, seconds(now_us), ctx.recorder);
             self.wakes.follow(flow);
@@ -152,6 +158,12 @@ impl Flows {
         let needs_poke = flow.on_state(state, at_us, cwnd, recorder);
         self.wakes.follow(flow);
         needs_poke
+    }
+
+    /// For how long the host may let reports wait, so that it answers several at once; zero if it
+    /// should not.
+    pub fn pause(&mut self, now_us: u64) -> Duration {
+        self.gathering.pause(now_us)
     }
 
     /// When the next flow is to be woken, in microseconds of the clock of [`Step::now_us`].
