@@ -30,7 +30,7 @@ pub use author_files::AuthorFiles;
 pub use error::Error;
 pub use harm::{Harm, harms};
 pub use interval::{Drawn, ENOUGH, Interval, bootstrap, median_of};
-pub use metrics::median;
+pub use metrics::{Changes, Course, STEP_S, median, over_time};
 pub use plan::{Job, Only, Plan, suite_named};
 pub use ranking::{Rank, ranking};
 pub use remote::RemoteError;

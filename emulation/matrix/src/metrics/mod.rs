@@ -1,6 +1,8 @@
 //! The metrics. Each file defines one group, with formula and source.
 
+mod changes;
 mod completion;
+mod course;
 mod delay;
 mod fairness;
 mod former_merit;
@@ -12,7 +14,9 @@ mod sharing;
 mod switches;
 mod throughput;
 
+pub use changes::Changes;
 pub use completion::Completion;
+pub use course::{Course, STEP_S};
 pub use delay::Delay;
 pub use fairness::Fairness;
 pub(crate) use former_merit::former_merit;
@@ -100,4 +104,10 @@ pub(crate) fn row(job: &Job, outcome: &Outcome) -> Result<Row, Error> {
         neighbours: run.neighbour_drivers(),
     };
     Ok(Row::of(job, outcome.engine.name(), measured))
+}
+
+/// The row of a run, and what its tested flows got over time, if that has a merit.
+pub fn over_time(job: &Job, outcome: &Outcome) -> Result<(Row, Option<Course>), Error> {
+    let row = row(job, outcome)?;
+    Ok((row, Course::of(&run_of(job, outcome)?)))
 }
