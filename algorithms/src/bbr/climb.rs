@@ -1,9 +1,12 @@
-//! How BBR finds its share after it has taken over a flow beside others that keep a queue.
+//! How BBR finds its share after it has taken over a flow from an arm that was left with little.
 //!
-//! The arm before may have yielded to the others, and left next to nothing. Probing for a quarter
+//! Beside others that keep a queue, the arm before may have yielded to them. Probing for a quarter
 //! more in each eighth round trip would then take a minute, since the round trips are long. So the
 //! flow climbs: a round trip at a higher rate, a round trip at the measured rate, and again while
 //! most of the increase is delivered.
+//!
+//! On a path that loses packets without a queue, the arm before may have answered each loss. If a
+//! step is delivered there without a queue, the link is not full, and STARTUP fills it.
 //!
 //! Not in BBR, which begins a flow with STARTUP.
 
@@ -27,6 +30,10 @@ const STEP: Gain = Gain(1_500);
 const DELIVERED: Gain = Gain(600);
 /// A step that loses more says nothing: the queue of the others has overflowed.
 const LOSS_MAX: Gain = Gain(20);
+/// If a path loses so much without a queue, an arm that answers losses has little of the link.
+const PATH_LOSS_MIN: Gain = Gain(10);
+/// What a path loses varies: a round trip may lose this many times as much, and two packets.
+const PATH_LOSS_VARIES: Gain = Gain(1_500);
 /// After so many steps that found nothing the climb ends.
 const TRIES: u32 = 3;
 /// Rounds between such a step and the next one.
@@ -51,8 +58,19 @@ pub enum Found {
     Nothing,
     /// A step begins, behind a queue of others with this minimum RTT.
     Queue(Duration),
+    /// The link is not full.
+    Room,
     /// A step ends, and none follows for now.
     Ended,
+}
+
+/// What keeps an arm from its share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeptBy {
+    /// The queue of others, seen when BBR had drained its own.
+    Queue,
+    /// The losses of the path.
+    Losses,
 }
 
 /// The climb of one flow.
@@ -60,8 +78,11 @@ pub enum Found {
 pub struct Climb {
     phase: Phase,
     tries: u32,
-    /// Whether others kept a queue when BBR had drained its own.
-    is_behind: bool,
+    /// What may have kept the arm before from its share.
+    kept_by: Option<KeptBy>,
+    /// What was lost and what was sent without a queue, since the switch.
+    path_lost: Bytes,
+    path_sent: Bytes,
     /// The path's minimum RTT at the switch.
     min_rtt: Duration,
     /// The bandwidth before the step.
@@ -70,6 +91,7 @@ pub struct Climb {
     rtt: Option<Duration>,
     lost: Bytes,
     delivered: Bytes,
+    mss: Bytes,
 }
 
 impl Climb {
@@ -86,12 +108,15 @@ impl Climb {
         Self {
             phase,
             tries: TRIES,
-            is_behind: false,
+            kept_by: None,
+            path_lost: Bytes(0),
+            path_sent: Bytes(0),
             min_rtt,
             bw: Rate::default(),
             rtt: None,
             lost: Bytes(0),
             delivered: Bytes(0),
+            mss: Bytes(0),
         }
     }
 
@@ -109,31 +134,82 @@ impl Climb {
         if let Some(rtt) = m.rtt {
             self.rtt = Some(self.rtt.map_or(rtt.min, |min| min.min(rtt.min)));
         }
+        self.mss = mss;
         self.lost += m.lost.to_bytes(mss);
         self.delivered += m.delivered;
     }
 
+    /// The share that the path loses without a queue.
+    fn path_loss(&self) -> Gain {
+        Gain(self.path_lost.0.saturating_mul(Gain::ONE.0) / self.path_sent.0.max(1))
+    }
+
+    /// What keeps an arm from its share while there is a queue or none.
+    fn keeper(&self, has_queue: bool) -> Option<KeptBy> {
+        if has_queue {
+            return Some(KeptBy::Queue);
+        }
+        (self.path_loss() >= PATH_LOSS_MIN).then_some(KeptBy::Losses)
+    }
+
+    /// Whether a round of that much lost more than the path does by itself.
+    fn is_lossy(&self, sent: Bytes) -> bool {
+        let by_itself = match self.kept_by {
+            Some(KeptBy::Losses) => {
+                sent * self.path_loss() * PATH_LOSS_VARIES + self.mss + self.mss
+            }
+            _ => Bytes(0),
+        };
+        self.lost > sent * LOSS_MAX + by_itself
+    }
+
+    /// What a step of that gain must deliver, over what was delivered before it.
+    fn enough(&self, gain: Gain) -> Gain {
+        let more = (gain.0 - Gain::ONE.0) * DELIVERED.0 / Gain::ONE.0;
+        let kept = match self.kept_by {
+            Some(KeptBy::Losses) => Gain::ONE.0.saturating_sub(self.path_loss().0),
+            _ => Gain::ONE.0,
+        };
+        Gain((Gain::ONE.0 + more) * kept / Gain::ONE.0)
+    }
+
     /// A round has ended, with that bandwidth in force.
     pub fn end_round(&mut self, bw: Rate) -> Found {
-        let is_lossy = self.lost > (self.lost + self.delivered) * LOSS_MAX;
-        (self.lost, self.delivered) = (Bytes(0), Bytes(0));
+        let sent = self.lost + self.delivered;
+        let is_lossy = self.is_lossy(sent);
+        let lost = std::mem::take(&mut self.lost);
+        self.delivered = Bytes(0);
         let Some(rtt) = self.rtt.take() else { return Found::Nothing };
         let has_queue = rtt.saturating_mul(100) >= self.min_rtt.saturating_mul(QUEUE_PERCENT);
-        let step = |gain| (Phase::Step(gain), Found::Queue(rtt));
+        if !has_queue && matches!(self.phase, Phase::Settling(_)) {
+            self.path_lost += lost;
+            self.path_sent += sent;
+        }
+        let first = match self.kept_by {
+            Some(KeptBy::Losses) => (Phase::Step(STEP), Found::Nothing),
+            _ => (Phase::Step(FIRST_STEP), Found::Queue(rtt)),
+        };
         let (phase, found) = match self.phase {
             Phase::Over => (Phase::Over, Found::Nothing),
-            Phase::Settling(0) if self.is_behind && has_queue => step(FIRST_STEP),
+            Phase::Settling(0) if self.kept_by.is_none() => (Phase::Over, Found::Nothing),
+            Phase::Settling(0) if self.kept_by == self.keeper(has_queue) => first,
             Phase::Settling(0) => (Phase::Over, Found::Nothing),
             Phase::Settling(left) => {
                 if left + DRAINED_ROUND == SETTLING_ROUNDS {
-                    self.is_behind = has_queue;
+                    self.kept_by = self.keeper(has_queue);
                 }
                 (Phase::Settling(left - 1), Found::Nothing)
             }
-            Phase::Waiting(0) => step(FIRST_STEP),
+            Phase::Waiting(0) => first,
             Phase::Waiting(left) => (Phase::Waiting(left - 1), Found::Nothing),
             Phase::Step(gain) if !is_lossy => (Phase::Look(gain), Found::Nothing),
-            Phase::Look(gain) if !is_lossy && bw >= self.bw * enough(gain) => step(STEP),
+            Phase::Look(gain) if !is_lossy && bw >= self.bw * self.enough(gain) => {
+                match self.kept_by {
+                    Some(KeptBy::Losses) if has_queue => (Phase::Over, Found::Ended),
+                    Some(KeptBy::Losses) => (Phase::Over, Found::Room),
+                    _ => (Phase::Step(STEP), Found::Queue(rtt)),
+                }
+            }
             Phase::Step(_) | Phase::Look(_) => {
                 self.tries -= 1;
                 let is_last = self.tries == 0;
@@ -146,11 +222,6 @@ impl Climb {
         self.phase = phase;
         found
     }
-}
-
-/// What a step of that gain must deliver, over what was delivered before it.
-fn enough(gain: Gain) -> Gain {
-    Gain(Gain::ONE.0 + (gain.0 - Gain::ONE.0) * DELIVERED.0 / Gain::ONE.0)
 }
 
 #[cfg(test)]
@@ -213,6 +284,25 @@ mod tests {
         // What the arm before had queued drains; what comes later may be BBR's own.
         let own = [100, 100, 42, 100, 100, 100, 100, 100, 100, 100];
         assert!((1..=own.len()).all(|rounds| after(&own[..rounds]).gain().is_none()));
+    }
+
+    #[test]
+    fn where_the_path_loses_without_a_queue_a_step_that_arrives_shows_room() {
+        let lossy = |rounds: u32| {
+            let mut climb = after(&[]);
+            (0..rounds).for_each(|_| assert_eq!(round(&mut climb, 41, RATE, 10), Found::Nothing));
+            climb
+        };
+        let mut climb = lossy(9);
+        assert_eq!(climb.gain(), Some(STEP));
+        round(&mut climb, 41, RATE, 14);
+        // A tenth of the step is lost, as of everything else.
+        assert_eq!(round(&mut climb, 41, RATE * Gain(1_350), 14), Found::Room);
+        assert_eq!(climb.gain(), None);
+        // On a full link nothing more arrives, and what was sent is queued.
+        let mut climb = lossy(9);
+        round(&mut climb, 55, RATE, 14);
+        assert_eq!(round(&mut climb, 62, RATE * Gain(1_020), 14), Found::Ended);
     }
 
     #[test]

@@ -17,7 +17,8 @@
 //!     flight is the most of a report: phases end up to a report later;
 //!   - no randomness: the first phase of the gain cycle follows from the bytes delivered;
 //!   - takes over a known path without STARTUP: DRAIN or PROBE_BW, from the path's delivery rate
-//!     and minimum RTT; behind the queue of others it then climbs to its share (climb.rs);
+//!     and minimum RTT; behind the queue of others, or where the path loses, it then finds its
+//!     share (climb.rs);
 //!   - PROBE_RTT also counts as reached after two round trips, should the datapath never report
 //!     four segments in flight;
 //!   - a restart from idle is a silence of a second, as a report does not tell;
@@ -210,6 +211,10 @@ impl Bbr {
         match self.climb.end_round(self.model.bw()) {
             Found::Nothing => {}
             Found::Queue(rtt) => self.model.find_min_rtt(rtt, now),
+            Found::Room => {
+                self.pipe = FullPipe::new(false);
+                self.mode = Mode::Startup;
+            }
             Found::Ended => self.mode = self.mode_after_drain(now),
         }
     }

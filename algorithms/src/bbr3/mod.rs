@@ -234,6 +234,10 @@ impl Bbr3 {
                 self.bounds.refill();
                 self.set_min_rtt(rtt, now);
             }
+            Found::Room => {
+                self.pipe = FullPipe::new(false);
+                self.mode = Mode::Startup;
+            }
             Found::Ended => self.mode = Mode::ProbeBw(self.down(now)),
         }
     }

@@ -46,7 +46,7 @@ struct Entry {
 }
 
 /// All families but `drawn`. A new one goes at the end, so that the seeds of the others stay.
-const FAMILIES: [Entry; 17] = [
+const FAMILIES: [Entry; 18] = [
     Entry {
         name: "wired",
         path: "wired",
@@ -113,6 +113,12 @@ const FAMILIES: [Entry; 17] = [
         path: "wired",
         about: "delays that step, and packets that overtake each other",
         draw: rerouted,
+    },
+    Entry {
+        name: "losses",
+        path: "lossy",
+        about: "random and bursty loss of half a percent to a tenth",
+        draw: losses,
     },
 ];
 
@@ -258,6 +264,24 @@ fn lossy(rng: &mut ChaCha8Rng) -> Drawn {
     }
     // Bursts of 2 to 20 packets, half of each lost. The loss of the long run is at most the share
     // drawn.
+    let leaves = 100.0 / rng.random_range(2.0..20.0);
+    let enters = leaves * (2.0 * loss / 100.0);
+    let _ = writeln!(
+        drawn.down,
+        "gilbert_elliott = {{ good_to_bad_percent = {enters:.5}, bad_to_good_percent = \
+         {leaves:.4}, loss_bad_percent = 50 }}"
+    );
+    drawn
+}
+
+fn losses(rng: &mut ChaCha8Rng) -> Drawn {
+    let mut drawn = plain(rng, 1.0..200.0, 5.0..200.0);
+    if rng.random_bool(0.7) {
+        let loss = rng.random_range(0.5..12.0);
+        let _ = writeln!(drawn.down, "loss_percent = {loss:.4}");
+        return drawn;
+    }
+    let loss = rng.random_range(0.5..6.0);
     let leaves = 100.0 / rng.random_range(2.0..20.0);
     let enters = leaves * (2.0 * loss / 100.0);
     let _ = writeln!(
