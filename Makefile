@@ -283,6 +283,10 @@ RANKED := smoke wireless ccbench-solo ccbench-friendly sharing
 # Suite files with paths that were recorded, which the project does not have.
 RECORDED ?=
 
+.PHONY: choice
+choice: build ## What antelope misses on every suite and RECORDED=FILE, and where for long; writes docs/choice.md (a quarter of an hour)
+	$(BENCH) remuda-choice -- $(addprefix --apart ,$(RECORDED)) --write docs/choice.md
+
 .PHONY: ranking
 ranking: build ## Rank all arms and policies over five suites and RECORDED=FILE; writes docs/ranking.md (hours; continues)
 	@for suite in $(RANKED) $(RECORDED); do \

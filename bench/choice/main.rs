@@ -12,7 +12,7 @@ use environment::{Environment, Run};
 use remuda::{stop_flag, suite_of};
 use remuda_bench::stats::document;
 use remuda_matrix::{Course, Only, Plan, Progress, Row, Store, code_version, measure, over_time};
-use remuda_scenarios::suite_names;
+use remuda_scenarios::{Suite, suite_names};
 use remuda_selector::CANDIDATES;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,6 +28,9 @@ struct Args {
     /// Suites, separated by commas: names, or TOML files [default: all but `antelope`]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     suite: Vec<String>,
+    /// More suites, which count apart: of recorded paths, say
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
+    apart: Vec<String>,
     #[arg(long, value_name = "NAME", default_value = "antelope")]
     policy: String,
     /// The fixed arms to compare with, separated by commas [default: those that policies pick from]
@@ -78,14 +81,16 @@ impl Args {
         all
     }
 
-    fn plan(&self, drivers: &[String]) -> Result<Plan, Failure> {
+    /// The suites, and the names of those that count apart.
+    fn suites(&self) -> Result<(Vec<Suite>, Vec<String>), Failure> {
         let names: Vec<String> = match &self.suite[..] {
             [] => suite_names().filter(|name| *name != OWN).map(str::to_owned).collect(),
             given => given.to_vec(),
         };
-        let suites = names.iter().map(|name| suite_of(name)).collect::<Result<Vec<_>, _>>()?;
-        let only = Only { parts: self.only.clone(), groups: Vec::new() };
-        Ok(Plan::of(&suites, &only, drivers, self.seed..=self.seed)?)
+        let of = |names: &[String]| names.iter().map(|it| suite_of(it)).collect::<Result<_, _>>();
+        let (suites, apart): (Vec<Suite>, Vec<Suite>) = (of(&names)?, of(&self.apart)?);
+        let names = apart.iter().map(|suite| suite.name.clone()).collect();
+        Ok((suites.into_iter().chain(apart).collect(), names))
     }
 }
 
@@ -103,7 +108,9 @@ fn environments(runs: Vec<(Row, Option<Course>)>, drivers: usize) -> Vec<Environ
 
 fn run(args: &Args) -> Result<(), Failure> {
     let drivers = [vec![args.policy.clone()], args.arms()].concat();
-    let plan = args.plan(&drivers)?;
+    let (suites, apart) = args.suites()?;
+    let only = Only { parts: args.only.clone(), groups: Vec::new() };
+    let plan = Plan::of(&suites, &only, &drivers, args.seed..=args.seed)?;
     let store = Store::open(&args.keep, code_version()? + "choice")?;
     let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
     let (with, stopped) = ((Some(&store), &Arc::new(Setup::default())), stop_flag()?);
@@ -119,8 +126,12 @@ fn run(args: &Args) -> Result<(), Failure> {
     let arguments = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let command = "cargo run --release -p remuda-bench --bin remuda-choice --";
     let command = format!("{command} {arguments}");
-    let about =
-        page::About { policy: &args.policy, chosen: &args.chosen, command: command.trim_end() };
+    let about = page::About {
+        policy: &args.policy,
+        chosen: &args.chosen,
+        command: command.trim_end(),
+        apart: &apart,
+    };
     let text = page::text(&environments(runs, drivers.len()), &about);
     let write = |path: &Path| {
         let failed = |error| format!("{}: {error}", path.display());

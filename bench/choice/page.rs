@@ -6,16 +6,23 @@ use crate::environment::{Environment, Run};
 use remuda::spread;
 use remuda_bench::stats::Origin;
 use remuda_matrix::{Drawn, Interval, Row, bootstrap};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
-
-/// Rows of the table of where the policy is far behind; the rest are counted.
-const ROWS_MAX: usize = 60;
 
 pub struct About<'a> {
     pub policy: &'a str,
     /// The fixed arm that was chosen on the paths of the training.
     pub chosen: &'a str,
     pub command: &'a str,
+    /// Suites that count apart.
+    pub apart: &'a [String],
+}
+
+impl About<'_> {
+    /// The environments that count together.
+    fn together<'a>(&self, all: &'a [Environment]) -> Vec<&'a Environment> {
+        all.iter().filter(|it| !self.apart.contains(&it.suite)).collect()
+    }
 }
 
 fn mean(values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
@@ -93,19 +100,19 @@ fn suites(all: &[Environment], about: &About<'_>) -> String {
          | the best fixed arm, % | which | {policy} over it | {chosen}, % | {policy} over it |\n\
          |---|---|---|---|---|---|---|---|---|\n"
     );
-    let every: Vec<&Environment> = all.iter().collect();
-    text += &line("**all**", &every, about);
-    let mut names: Vec<&str> = all.iter().map(|it| it.suite.as_str()).collect();
-    names.dedup();
+    text += &line("**together**", &about.together(all), about);
+    let names: BTreeSet<&str> = all.iter().map(|it| it.suite.as_str()).collect();
     for name in names {
         let of: Vec<&Environment> = all.iter().filter(|it| it.suite == name).collect();
-        text += &line(&format!("`{name}`"), &of, about);
+        let apart = if about.apart.iter().any(|it| it == name) { ", apart" } else { "" };
+        text += &line(&format!("`{name}`{apart}"), &of, about);
     }
     text
 }
 
 fn changes(all: &[Environment], about: &About<'_>) -> String {
-    let found: Vec<_> = all.iter().filter_map(|it| Some((it, changing::of(it)?))).collect();
+    let all = about.together(all).into_iter();
+    let found: Vec<_> = all.filter_map(|it| Some((it, changing::of(it)?))).collect();
     if found.is_empty() {
         return String::new();
     }
@@ -143,7 +150,7 @@ fn far_behind(all: &[Environment], about: &About<'_>) -> String {
          | {policy}'s arm there | its last word until then |\n|---|---|---|---|---|---|---|\n",
         found.len()
     );
-    for it in found.iter().take(ROWS_MAX) {
+    for it in &found {
         let Behind { environment, best, seconds, worst: (from_s, to_s, share), arm, why } = it;
         let Environment { suite, name, .. } = environment;
         let _ = writeln!(
@@ -151,9 +158,6 @@ fn far_behind(all: &[Environment], about: &About<'_>) -> String {
             "| {suite}/{name} | {best} | {seconds:.0} | {from_s:.0} to {to_s:.0} | {share:.2} \
              | {arm} | {why} |"
         );
-    }
-    if found.len() > ROWS_MAX {
-        let _ = writeln!(text, "\n{} more are not listed.", found.len() - ROWS_MAX);
     }
     text
 }

@@ -1,6 +1,7 @@
 //! Antelope: boosted trees pick each flow's arm, before it starts and while it runs.
 
 mod before_after;
+mod caution;
 pub mod config;
 mod earned;
 pub mod memory;

@@ -10,9 +10,8 @@
 //!     `decide_ms` apart: two units of twenty ACKs are 0.1 s, in which no arm shows anything;
 //!   - every arm is compared with the model's home arm, and its gain counts less the more the model
 //!     doubts it: where it is unsure, a flow has the arm that does best on the whole. Doubt counts
-//!     against a change only, so not against the arm that has the flow. It counts less where others
-//!     keep a queue and the home arm is left with little, since there is little to lose, and more
-//!     where there is neither queue nor loss, since nobody keeps the home arm from its share;
+//!     against a change only, so not against the arm that has the flow, and on some paths more than
+//!     on others ([`super::caution`]);
 //!   - if the gain is large, two decisions that agree are enough;
 //!   - what the flow has earned with the arms that it has had corrects their scores
 //!     ([`super::earned`]), and so does what it got before and after a switch
@@ -30,6 +29,7 @@
 //!   - scores are shares of the best arm's reward, with their uncertainty ([`super::model`]).
 
 use super::before_after::BeforeAfter;
+use super::caution;
 use super::config::AntelopeConfig;
 use super::earned::Earned;
 use super::model::{Model, Score};
@@ -72,18 +72,8 @@ const TRIED_FOR: Duration = Duration::from_secs(6);
 /// Only arms that have so much of the best one's score, if they do as well as they may, are tried.
 const WORTH_TRYING: f32 = 0.5;
 
-/// From this ratio on, of the smallest round trip of 4 s to that of 300 s, a queue stands. The home
-/// arm leaves a short one, so the queue is that of others while the home arm has the flow.
-const QUEUE_OF_OTHERS: f32 = 1.2;
-/// Of a home arm whose score is below this, behind the queue of others, doubt counts in proportion.
-const HOME_SCORE: f32 = 0.4;
-/// Below this ratio, and with fewer losses in percent, there is neither queue nor loss. There,
-/// doubt counts this many times as much.
-const NO_QUEUE: f32 = 1.1;
-const NO_LOSS_PERCENT: f32 = 0.5;
-const DOUBT_WITHOUT_QUEUE: f32 = 1.5;
 /// For a gain above this, so many decisions must agree.
-const LARGE_GAIN: f32 = 0.25;
+const LARGE_GAIN: f32 = 0.15;
 const LARGE_GAIN_AGREEMENTS: u32 = 2;
 
 /// More companions than these no flow has that models are trained on.
@@ -200,14 +190,7 @@ impl Antelope {
         let home = scores.iter().find(|score| score.arm == self.model.home());
         into.home = home.map_or(0.0, |score| score.mean);
         into.current = self.arm;
-        into.caution = self.config.caution as f32;
-        into.caution *= match known("rtt_floor_4s_over_min") {
-            floor if floor >= QUEUE_OF_OTHERS => (into.home / HOME_SCORE).clamp(0.0, 1.0),
-            floor if floor < NO_QUEUE && known("lost_percent_long") < NO_LOSS_PERCENT => {
-                DOUBT_WITHOUT_QUEUE
-            }
-            _ => 1.0,
-        };
+        into.caution = self.config.caution as f32 * caution::weight(features, into.home);
     }
 
     fn scores_of(&self, features: &Features) -> Scores {
@@ -427,8 +410,8 @@ mod tests {
         assert_eq!(antelope.arm(), "bbr");
         let proposed = feed(&mut antelope, 50..1_000);
         let [(at_ms, proposal)] = &proposed[..] else { panic!("{proposed:?}") };
-        // Six units of 50 ms, once a report has begun the first; the next decision is 250 ms on.
-        assert_eq!((*at_ms, proposal.to, proposal.explores), (600, "vegas", false));
+        // Three units of 50 ms, once a report has begun the first; the next decision is 250 ms on.
+        assert_eq!((*at_ms, proposal.to, proposal.explores), (450, "vegas", false));
         let want = "vegas has 0.90 of the best reward, bbr has 0.80";
         assert_eq!(proposal.why.text, want);
         let scores = [("bbr", "0.800 +- 0.000"), ("vegas", "0.900 +- 0.000")];
@@ -437,7 +420,7 @@ mod tests {
         assert!(said.iter().any(|(name, _)| *name == "rtt_mean_ms"));
         // The guard has not let it pass: again after two seconds, by two decisions.
         let again = feed(&mut antelope, 1_000..4_000);
-        assert_eq!(again.iter().map(|it| it.0).collect::<Vec<_>>(), [2_850]);
+        assert_eq!(again.iter().map(|it| it.0).collect::<Vec<_>>(), [2_700]);
     }
 
     #[test]
@@ -454,7 +437,7 @@ mod tests {
     fn the_more_a_gain_is_doubted_the_larger_it_must_be() {
         // Without a queue, half as much again counts.
         let proposed = |default, doubt, counts: f64| {
-            let caution = counts / f64::from(DOUBT_WITHOUT_QUEUE);
+            let caution = counts / f64::from(caution::WITHOUT_QUEUE);
             let config = AntelopeConfig { caution, ..AntelopeConfig::default() };
             let slot = Slot::new(doubted(default, doubt));
             let mut antelope = started_with(config, slot);
@@ -499,7 +482,7 @@ mod tests {
             let mut antelope = started_with(AntelopeConfig::default(), slot([0.5, vegas]));
             feed(&mut antelope, 50..3_000)[0].0
         };
-        assert_eq!([first_ms(0.8), first_ms(0.7)], [600, 1_100]);
+        assert_eq!([first_ms(0.7), first_ms(0.6)], [450, 950]);
     }
 
     #[test]
