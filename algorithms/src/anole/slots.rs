@@ -27,11 +27,6 @@ const LOSS_ERRORS: f64 = 3.0;
 const LOSS_FLOOR: f64 = 0.002;
 
 /// The program: the shared signals, the slot of each ACK, and reports by round trip.
-///
-/// Until there are two ACKs with an RTT sample, or a round trip has passed, nothing but a boundary,
-/// a loss or a timeout is reported: the last clause before
-/// [`report_each_round!`](crate::report_each_round!) ends the look at the ACK. On a path of a few
-/// segments a round trip each ACK would be a report, and a slot needs eight ACKs anyway.
 #[macro_export]
 macro_rules! four_boundaries {
     () => {
@@ -74,10 +69,6 @@ macro_rules! four_boundaries {
     (:= fourth_us 0)
     (:= Micros 0)
     (report)
-)
-(when (&& (&& (< Report.rtt_samples 2) (< Micros round_us))
-        (< (+ Report.timed_out Report.lost_pkts) 1))
-    (:= seen interval)
 )
 ",
             $crate::report_each_round!()
