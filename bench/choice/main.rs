@@ -11,13 +11,14 @@ use clap::Parser;
 use environment::{Environment, Run};
 use remuda::{stop_flag, suite_of};
 use remuda_bench::stats::document;
+use remuda_live::Clock;
 use remuda_matrix::{Course, Only, Plan, Progress, Row, Store, code_version, measure, over_time};
 use remuda_scenarios::{Suite, suite_names};
 use remuda_selector::CANDIDATES;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -55,16 +56,17 @@ struct Args {
     write: Option<PathBuf>,
 }
 
-/// The suite on whose kinds of paths the policy is trained.
+/// The suite of the policy's own paper, which `remuda-antelope-table` measures.
 const OWN: &str = "antelope";
 
 /// Returns a function that prints the progress every few seconds.
 fn told() -> impl FnMut(&Progress) {
     const EVERY: Duration = Duration::from_secs(5);
-    let mut next = Instant::now() + EVERY;
+    let (clock, mut next) = (Clock::start(), EVERY);
     move |Progress { done, kept, all, .. }: &Progress| {
-        if Instant::now() >= next || done == all {
-            next = Instant::now() + EVERY;
+        let elapsed = clock.elapsed();
+        if elapsed >= next || done == all {
+            next = elapsed + EVERY;
             eprintln!("choice: {done} of {all} runs, {kept} kept from before");
         }
     }
@@ -124,7 +126,7 @@ fn run(args: &Args) -> Result<(), Failure> {
         );
     }
     let arguments = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-    let command = "cargo run --release -p remuda-bench --bin remuda-choice --";
+    let command = "cargo run --release -p remuda-bench --bin remuda-choice -- \\\n   ";
     let command = format!("{command} {arguments}");
     let about = page::About {
         policy: &args.policy,

@@ -124,8 +124,8 @@ fn changes(all: &[Environment], about: &About<'_>) -> String {
         if best > 0.0 { it.policy.row.merit / best } else { 1.0 }
     };
     format!(
-        "\n## Paths that change\n\n{} of these paths change while a flow runs. Figures are merits \
-         in percent of that of the path's best single arm, means over paths.\n\n| | % |\n|---|---|\n\
+        "\n## Paths that change\n\n{} of these paths change while a flow runs. Figures are merits in \
+         percent of that of\nthe path's best single arm, means over paths.\n\n| | % |\n|---|---|\n\
          | {}, by the merit of the whole run | {} |\n| {}, by the merit of its course | {} |\n\
          | the oracle that may switch, by the merit of its course | {} |\n",
         found.len(),
@@ -143,11 +143,12 @@ fn far_behind(all: &[Environment], about: &About<'_>) -> String {
     found.sort_by(|a, b| a.worst.2.total_cmp(&b.worst.2));
     let About { policy, .. } = about;
     let mut text = format!(
-        "\n## Less than half for long\n\nIn {} of {with_course} paths {policy} has, over a span of \
-         10 s (or 50 round trips if that is longer), less than half of the merit of the arm that \
-         is best over the run. The worst span of each, and the policy's last word until then; the \
-         lowest first.\n\n| path | best arm | seconds in such spans | worst span, s | share there \
-         | {policy}'s arm there | its last word until then |\n|---|---|---|---|---|---|---|\n",
+        "\n## Less than half for long\n\nOn {} of {with_course} paths {policy} has, over a span of \
+         10 s (or 50 round trips if that is longer),\nless than half of the merit of the arm that \
+         is best over the run. The worst span of each, and the\npolicy's last word until then; the \
+         lowest share first.\n\n| path | best arm | seconds in such spans | worst span, s \
+         | share there | {policy}'s arm there | its last word until then |\n\
+         |---|---|---|---|---|---|---|\n",
         found.len()
     );
     for it in &found {
