@@ -125,7 +125,8 @@ fn changes(all: &[Environment], about: &About<'_>) -> String {
     };
     format!(
         "\n## Paths that change\n\n{} of these paths change while a flow runs. Figures are \
-         merits in percent of that of\nthe path's best single arm, means over paths.\n\n| | % |\n|---|---|\n\
+         merits in percent of that of\nthe path's best single arm, means over paths.\n\n\
+         | | % |\n|---|---|\n\
          | {}, by the merit of the whole run | {} |\n| {}, by the merit of its course | {} |\n\
          | the oracle that may switch, by the merit of its course | {} |\n",
         found.len(),

@@ -3,8 +3,8 @@
 //!
 //! Decisions are timed one by one on a computed path: a report's, and those of the arm's timers. If
 //! the arm numbers what it sends, as PCC and Anole do, a round trip later a report says that what
-//! was sent under the new number is acknowledged; so a slot of Anole ends, and its network runs. The
-//! agent's time is measured on real flows, under the arm and under CUBIC in turn.
+//! was sent under the new number is acknowledged; so a slot of Anole ends, and its network runs.
+//! The agent's time is measured on real flows, under the arm and under CUBIC in turn.
 
 use crate::hundred_flows::{FLOWS, core_percent};
 use crate::report_cost::{Course, start};
