@@ -61,7 +61,7 @@ pub struct Comparison {
 }
 
 /// The suite of a name: a shipped one, a file, or drawn environments.
-pub(crate) fn suite(name: &str) -> Result<Suite, Error> {
+pub fn suite(name: &str) -> Result<Suite, Error> {
     if name.split_once(':').is_some_and(|(of, _)| Family::named(of).is_some()) {
         return Ok(remuda_samples::suite(name).map_err(remuda_matrix::Error::from)?);
     }

@@ -1,8 +1,8 @@
 //! Where a policy has less than half of the best arm's merit for long.
 //!
-//! For long is 10 s, or 50 round trips of the empty path if that is more. Of every span of this
-//! length, in steps of half a second, the policy's merit is held against that of the arm that is
-//! best over the whole run.
+//! "Long" is 10 s, or 50 round trips of the empty path if these take longer. Spans of this length
+//! begin every half second. In each span the policy's merit is compared with the merit of the arm
+//! that is best over the whole run.
 
 use crate::environment::Environment;
 use remuda_matrix::{Course, STEP_S};
@@ -24,7 +24,7 @@ pub struct Behind<'a> {
     pub worst: (f64, f64, f64),
     /// The policy's arm for most of the worst span.
     pub arm: String,
-    /// The last decision of the policy until then, in its own words.
+    /// The last decision of the policy before the middle of the worst span, in the policy's words.
     pub why: String,
 }
 

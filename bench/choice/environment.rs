@@ -5,7 +5,7 @@ use remuda_matrix::{Course, Row};
 /// A run, and what it got over time.
 pub struct Run {
     pub row: Row,
-    /// `None` where the merit is that of completion times.
+    /// `None` if the tested flows have a fixed size.
     pub course: Option<Course>,
 }
 

@@ -9,7 +9,8 @@ mod page;
 use ccp_agent::Setup;
 use clap::Parser;
 use environment::{Environment, Run};
-use remuda::{stop_flag, suite_of};
+use remuda::stop_flag;
+use remuda_bench::antelope::head_to_head::suite;
 use remuda_bench::stats::document;
 use remuda_live::Clock;
 use remuda_matrix::{Course, Only, Plan, Progress, Row, Store, code_version, measure, over_time};
@@ -32,6 +33,7 @@ struct Args {
     /// More suites, which count apart: of recorded paths, say
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
     apart: Vec<String>,
+    /// The policy to measure
     #[arg(long, value_name = "NAME", default_value = "antelope")]
     policy: String,
     /// The fixed arms to compare with, separated by commas [default: those that policies pick from]
@@ -43,6 +45,7 @@ struct Args {
     /// Only environments whose name contains one of these, separated by commas
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     only: Vec<String>,
+    /// The seed of every run
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Number of runs at a time [default: one for each core]
@@ -89,7 +92,7 @@ impl Args {
             [] => suite_names().filter(|name| *name != OWN).map(str::to_owned).collect(),
             given => given.to_vec(),
         };
-        let of = |names: &[String]| names.iter().map(|it| suite_of(it)).collect::<Result<_, _>>();
+        let of = |names: &[String]| names.iter().map(|it| suite(it)).collect::<Result<_, _>>();
         let (suites, apart): (Vec<Suite>, Vec<Suite>) = (of(&names)?, of(&self.apart)?);
         let names = apart.iter().map(|suite| suite.name.clone()).collect();
         Ok((suites.into_iter().chain(apart).collect(), names))
@@ -121,9 +124,10 @@ fn run(args: &Args) -> Result<(), Failure> {
     let runs = done.into_iter().flatten().collect::<Result<Vec<_>, _>>()?;
     if runs.len() < all {
         let done = runs.len();
-        return Err(
-            format!("stopped with {done} of {all} runs done; the same command goes on").into()
-        );
+        return Err(format!(
+            "stopped with {done} of {all} runs done; the same command goes on from there"
+        )
+        .into());
     }
     let arguments = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let command = "cargo run --release -p remuda-bench --bin remuda-choice -- \\\n   ";

@@ -332,8 +332,8 @@ impl Host {
         }
     }
 
-    /// For how long the run loop may let reports wait, so that it answers several at once; zero if
-    /// it should not.
+    /// For how long the run loop may let reports wait, so that it answers several at once. Zero
+    /// means that the run loop should answer at once.
     pub fn pause(&mut self, now_us: u64) -> Duration {
         self.flows.pause(now_us)
     }

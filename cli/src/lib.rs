@@ -51,7 +51,7 @@ pub use ccp_agent::author::congalg;
 /// its latency.
 pub use datapath::{AgentSocket, Bridge};
 /// A figure with its interval, as tables show it; `bench/ranking` writes it into a page.
-pub use matrix::{spread, suite_of};
+pub use matrix::spread;
 pub use stop::stop_flag;
 
 use clap::{Parser, Subcommand};

@@ -17,8 +17,8 @@
 //!     flight is the most of a report: phases end up to a report later;
 //!   - no randomness: the first phase of the gain cycle follows from the bytes delivered;
 //!   - takes over a known path without STARTUP: DRAIN or PROBE_BW, from the path's delivery rate
-//!     and minimum RTT; behind the queue of others, or where the path loses, it then finds its
-//!     share (climb.rs);
+//!     and minimum RTT. Behind the queue of others, and on a path that loses packets, climb.rs
+//!     then raises the rate to the flow's share;
 //!   - PROBE_RTT also counts as reached after two round trips, should the datapath never report
 //!     four segments in flight;
 //!   - a restart from idle is a silence of a second, as a report does not tell;

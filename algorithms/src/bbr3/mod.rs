@@ -21,7 +21,8 @@
 //!   - no response to ECN, as in the draft, and none of tcp_bbr.c's for data centres;
 //!   - no randomness: when the next probe is due follows from the bytes delivered;
 //!   - takes over a known path without STARTUP: DRAIN, or PROBE_BW at cruise; behind the queue of
-//!     others it then climbs to its share (bbr/climb.rs).
+//!     others, and on a path that loses packets, bbr/climb.rs then raises the rate to the flow's
+//!     share.
 
 mod bounds;
 mod probe_bw;

@@ -1,9 +1,9 @@
 //! How long the run loop may let reports wait, so that it answers several at once.
 //!
-//! To be woken costs the agent several times what it costs to answer a report. Where many reports
-//! come, it therefore pauses between two looks at its datapaths: for a small part of the shortest
-//! round trip among the flows that report, so that no flow notices, and only if about two reports
-//! or more are to be expected meanwhile.
+//! A wake costs the agent several times as much as the answer to a report. Where many reports come,
+//! the run loop therefore pauses between two looks at its datapaths. A pause lasts a small part of
+//! the shortest round trip among the flows that report, so that an answer comes late by that part
+//! at most. Without two reports or more to be expected in a pause, there is none.
 
 use std::time::Duration;
 
@@ -11,11 +11,13 @@ use std::time::Duration;
 const PART_OF_ROUND_TRIP: u64 = 32;
 /// The longest pause, in microseconds.
 const PAUSE_US_MAX: u64 = 1_000;
-/// A shorter pause than this is none: the kernel's timers are up to 50 us late.
+/// The run loop does not pause for less than this, in microseconds: the kernel ends a pause up to
+/// 50 us late.
 const PAUSE_US_MIN: u64 = 100;
-/// Fewer reports to be expected within a pause are not worth it.
+/// The run loop pauses only if so many reports are to be expected in the pause.
 const REPORTS_MIN: u64 = 2;
-/// Round trips and the number of reports are those of this span and of the one before.
+/// Reports are counted in spans of this length, in microseconds. The shortest round trip is that of
+/// the present span and of the span before.
 const SPAN_US: u64 = 100_000;
 
 /// What has been reported in a span.

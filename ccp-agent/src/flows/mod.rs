@@ -160,8 +160,8 @@ impl Flows {
         needs_poke
     }
 
-    /// For how long the host may let reports wait, so that it answers several at once; zero if it
-    /// should not.
+    /// For how long the host may let reports wait, so that it answers several at once. Zero means
+    /// that the host should answer at once.
     pub fn pause(&mut self, now_us: u64) -> Duration {
         self.gathering.pause(now_us)
     }

@@ -262,16 +262,19 @@ fn lossy(rng: &mut ChaCha8Rng) -> Drawn {
         let _ = writeln!(drawn.down, "loss_percent = {loss:.4}");
         return drawn;
     }
-    // Bursts of 2 to 20 packets, half of each lost. The loss of the long run is at most the share
-    // drawn.
+    drawn.down += &bursts(rng, loss);
+    drawn
+}
+
+/// The line of a link that loses in bursts of 2 to 20 packets, half of each burst. Over a long run
+/// the link loses at most `loss` percent.
+fn bursts(rng: &mut ChaCha8Rng, loss: f64) -> String {
     let leaves = 100.0 / rng.random_range(2.0..20.0);
     let enters = leaves * (2.0 * loss / 100.0);
-    let _ = writeln!(
-        drawn.down,
+    format!(
         "gilbert_elliott = {{ good_to_bad_percent = {enters:.5}, bad_to_good_percent = \
-         {leaves:.4}, loss_bad_percent = 50 }}"
-    );
-    drawn
+         {leaves:.4}, loss_bad_percent = 50 }}\n"
+    )
 }
 
 fn losses(rng: &mut ChaCha8Rng) -> Drawn {
@@ -282,13 +285,7 @@ fn losses(rng: &mut ChaCha8Rng) -> Drawn {
         return drawn;
     }
     let loss = rng.random_range(0.5..6.0);
-    let leaves = 100.0 / rng.random_range(2.0..20.0);
-    let enters = leaves * (2.0 * loss / 100.0);
-    let _ = writeln!(
-        drawn.down,
-        "gilbert_elliott = {{ good_to_bad_percent = {enters:.5}, bad_to_good_percent = \
-         {leaves:.4}, loss_bad_percent = 50 }}"
-    );
+    drawn.down += &bursts(rng, loss);
     drawn
 }
 
@@ -386,8 +383,8 @@ fn steps(rng: &mut ChaCha8Rng) -> Drawn {
     drawn
 }
 
-/// On half of the paths the delay steps, on a quarter some packets arrive out of order, and on a
-/// quarter both happen.
+/// The delay steps on half of the paths, some packets arrive out of order on a quarter, and both
+/// happen on the last quarter of the paths.
 fn rerouted(rng: &mut ChaCha8Rng) -> Drawn {
     let mut drawn = plain(rng, 2.0..100.0, 10.0..200.0);
     let kind = pick(rng, &[(0.5, "steps"), (0.25, "disorder"), (0.25, "both")]);

@@ -9,8 +9,8 @@ use crate::family::Family;
 
 /// Seeds in a block. A block is also one file of the collection.
 pub const BLOCK_SEEDS: u64 = 25;
-/// Where much is lost, one arm has ten times the merit of another, and which one depends on rate,
-/// round trip and loss.
+/// On paths that lose much, the best arm has many times the merit of others, and rate, round trip
+/// and loss decide which arm is best.
 const OFTEN: &str = "losses";
 const OFTEN_TURNS: usize = 3;
 

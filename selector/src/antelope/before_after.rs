@@ -84,8 +84,8 @@ pub(super) struct BeforeAfter {
 }
 
 impl BeforeAfter {
-    /// The levels of a flow that begins now. Its samples do not count for [`SETTLES`], as they show
-    /// the slow start.
+    /// The levels of a flow that begins now. The samples of the first [`SETTLES`] do not count,
+    /// because they show the flow's slow start.
     pub fn begin(now: Time) -> Self {
         Self { since: now, ..Self::default() }
     }

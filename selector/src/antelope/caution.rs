@@ -1,12 +1,12 @@
 //! How much of a doubt counts against a change of arm, by what the flow measures.
 //!
-//! The model says of each arm how far its score may be wrong ([`super::model`]). Whether it pays to
-//! believe a score all the same depends on what there is to lose, and on whether paths of this kind
-//! are told apart well:
+//! The model says of each arm how far its score may be wrong ([`super::model`]). How much this
+//! doubt should count depends on the path:
 //!
 //! - behind the queue of others the home arm yields, and little of it can be lost: doubt counts in
 //!   proportion to the home arm's score;
-//! - without a queue and without loss nobody keeps the home arm from its share: doubt counts more;
+//! - without a queue and without loss nothing keeps the home arm from its share: doubt counts half
+//!   as much again;
 //! - where packets are lost, no queue stands and round trips are steady, the losses are the path's
 //!   own, and arms differ by how they answer them: doubt does not count;
 //! - where rate and round trip vary and the rate has fallen without a queue of others, a radio link

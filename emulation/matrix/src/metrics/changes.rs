@@ -31,8 +31,8 @@ impl Changes {
         changes
     }
 
-    /// Adds moments, again in each period if there is one: with a period, the end of each is a
-    /// change too.
+    /// Adds the moments `at_s`. With a period, the moments repeat in each period, and the end of a
+    /// period counts as a moment, because the first value returns there.
     fn add(&mut self, at_s: Vec<f64>, period_s: Option<f64>, duration_s: f64) {
         if at_s.is_empty() {
             return;

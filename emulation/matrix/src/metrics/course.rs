@@ -5,13 +5,13 @@
 //!
 //! - **goodput**: payload of the tested flows over an equal share of what the bottleneck could have
 //!   carried, among the flows that are active;
-//! - **delay**: the way of the data on the empty path, and beyond it what the smoothed round trips
-//!   exceed the empty path's, over that way;
+//! - **delay**: the one-way delay of the empty path plus the queueing delay, over that one-way
+//!   delay; the queueing delay is the mean smoothed round trip less the empty path's round trip;
 //! - **loss**: segments sent again over segments sent;
 //! - **harm**: 1 less the mean of what active neighbours have of an equal share.
 //!
-//! Of a run in which a tested flow has a fixed size there is no course: its merit is that of its
-//! completion times.
+//! A run in which a tested flow has a fixed size has no course, because the merit of such a run
+//! counts completion times.
 
 use super::changes::Changes;
 use super::delay::Delay;
@@ -44,7 +44,7 @@ struct Step {
     kept: Vec<f64>,
 }
 
-/// What the tested flows of a run get over time.
+/// What the tested flows of a run get in each [`STEP_S`] of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Course {
     steps: Vec<Step>,
@@ -78,7 +78,7 @@ impl Course {
         let count = ((end_s - start_s) / STEP_S).floor() as usize;
         let step = |nth: usize| {
             let from_s = start_s + nth as f64 * STEP_S;
-            step_of(run, (&tested, &others), from_s..from_s + STEP_S)
+            step_of(run, &tested, &others, from_s..from_s + STEP_S)
         };
         let outcome = run.outcomes(&run.tested).next()?;
         let said = |it: &Decided| Decided { features: BTreeMap::new(), ..it.clone() };
@@ -117,7 +117,6 @@ impl Course {
         let (own, even, again) = (sum(|it| it.own), sum(|it| it.even), sum(|it| it.again_pkts));
         let srtts: Vec<f64> = steps().filter_map(|it| it.srtt_ms).collect();
         let sent = own / self.mss_bytes + again;
-        // Half a second in which nothing comes back has the delay of none: goodput has it.
         let queueing_ms = mean(&srtts).map(|srtt_ms| (srtt_ms - self.path_rtt_ms).max(0.0));
         let delay = queueing_ms.map(|it| (self.propagation_ms + it) / self.propagation_ms);
         let kept: Vec<f64> = steps().flat_map(|it| &it.kept).copied().collect();
@@ -165,7 +164,8 @@ impl Looks {
     }
 }
 
-fn step_of(run: &Run<'_>, (tested, others): (&Looks, &Looks), span: Range<f64>) -> Step {
+/// What the tested flows and the neighbours get in a span, in seconds of the run.
+fn step_of(run: &Run<'_>, tested: &Looks, others: &Looks, span: Range<f64>) -> Step {
     let between = |looks: &Looks| looks.arrived.between(span.start, span.end);
     let own: Vec<f64> = between(tested).into_iter().flatten().collect();
     let beside: Vec<f64> = between(others).into_iter().flatten().collect();
