@@ -88,6 +88,7 @@ impl<R: Recorder> Recorder for BudgetedLog<R> {
             self.reported_us = now_us;
             self.report_left_out();
         }
+        self.log.keep_house();
     }
 }
 

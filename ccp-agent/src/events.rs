@@ -385,6 +385,10 @@ pub fn line(flow: Option<u32>, event: &Event) -> String {
 /// A file of JSON lines with a size limit: at the limit a new file starts, and one old file is
 /// kept. Events that cannot be written are counted, and the first line that can be written again
 /// says how many there were.
+///
+/// Arms enter stages hundreds of times a second, and nobody waits for one of them: their lines wait
+/// for the next other event, for the agent's housekeeping or for [`WAITING_BYTES_MAX`], whichever
+/// comes first. Every other event is in the file when it has been recorded.
 #[derive(Debug)]
 pub struct EventLog {
     path: PathBuf,
@@ -397,8 +401,14 @@ pub struct EventLog {
     reason: String,
     /// The file ends with a part of a line, which could not be cut off.
     is_torn: bool,
+    /// The lines that are not in the file yet, and how many events they are.
+    waiting: String,
+    waiting_events: u64,
     trouble: Trouble,
 }
+
+/// The most bytes of lines that wait to be written.
+const WAITING_BYTES_MAX: usize = 16_384;
 
 fn open(path: &Path) -> Result<(File, u64), Error> {
     let file = OpenOptions::new()
@@ -421,9 +431,18 @@ impl EventLog {
     pub fn open(path: &Path, bytes_max: u64) -> Result<Self, Error> {
         let (file, bytes) = open(path)?;
         let path = path.to_owned();
-        let (lost, reason, is_torn) = (0, String::new(), false);
-        let trouble = Trouble::default();
-        Ok(Self { path, file, bytes, bytes_max, lost, reason, is_torn, trouble })
+        Ok(Self {
+            path,
+            file,
+            bytes,
+            bytes_max,
+            lost: 0,
+            reason: String::new(),
+            is_torn: false,
+            waiting: String::new(),
+            waiting_events: 0,
+            trouble: Trouble::default(),
+        })
     }
 
     /// The highest flow number in the log, or 0. A new agent gives its first flow the next number.
@@ -478,18 +497,21 @@ impl EventLog {
         self.is_torn = false;
         Ok(())
     }
-}
 
-impl Recorder for EventLog {
-    fn record(&mut self, flow: Option<u32>, event: &Event) {
+    /// Writes the lines that wait.
+    fn write_waiting(&mut self) {
+        let events = std::mem::take(&mut self.waiting_events);
+        if events == 0 {
+            return;
+        }
         let mut lines = String::new();
         if self.lost > 0 {
             let reason = self.reason.clone();
             lines = line(None, &Event::EventsLost { events: self.lost, reason });
             lines.push('\n');
         }
-        lines.push_str(&line(flow, event));
-        lines.push('\n');
+        lines.push_str(&self.waiting);
+        self.waiting.clear();
         match self.append(&lines) {
             Ok(()) => {
                 let lost = std::mem::take(&mut self.lost);
@@ -498,7 +520,7 @@ impl Recorder for EventLog {
                 }
             }
             Err(error) => {
-                self.lost += 1;
+                self.lost += events;
                 self.reason = error.to_string();
                 if self.trouble.again(clock::monotonic_ns()).is_some() {
                     tracing::warn!(%error, lost = self.lost, "events are not recorded");
@@ -508,8 +530,25 @@ impl Recorder for EventLog {
     }
 }
 
+impl Recorder for EventLog {
+    fn record(&mut self, flow: Option<u32>, event: &Event) {
+        self.waiting.push_str(&line(flow, event));
+        self.waiting.push('\n');
+        self.waiting_events += 1;
+        let may_wait = matches!(event, Event::Stage { .. });
+        if !may_wait || self.waiting.len() >= WAITING_BYTES_MAX {
+            self.write_waiting();
+        }
+    }
+
+    fn keep_house(&mut self) {
+        self.write_waiting();
+    }
+}
+
 impl Drop for EventLog {
     fn drop(&mut self) {
+        self.write_waiting();
         if self.lost > 0 {
             tracing::warn!(lost = self.lost, reason = self.reason, "events were not recorded");
         }
@@ -570,6 +609,33 @@ mod tests {
         });
         println!("the event log: {failures} failures");
         assert!(failures >= 20, "{failures}");
+    }
+
+    #[test]
+    fn stages_wait_for_another_event_for_housekeeping_or_for_their_number() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("events.jsonl");
+        let mut log = EventLog::open(&path, 1 << 20).expect("it opens");
+        let stage = Event::Stage {
+            arm: "anole".to_owned(),
+            stage: "observe",
+            why: String::new(),
+            features: BTreeMap::new(),
+        };
+        let lines = || fs::read_to_string(&path).expect("it is there").lines().count();
+        log.record(Some(1), &stage);
+        assert_eq!(lines(), 0);
+        log.keep_house();
+        assert_eq!(lines(), 1);
+        log.record(Some(1), &stage);
+        log.record(None, &Event::Adopted { flows: 7 });
+        assert_eq!(lines(), 3);
+        let text = fs::read_to_string(&path).expect("it is there");
+        assert!(text.lines().last().is_some_and(|line| line.contains("adopted")), "in order");
+        (0..1_000).for_each(|_| log.record(Some(1), &stage));
+        assert!(lines() > 800, "{} lines", lines());
+        drop(log);
+        assert_eq!(lines(), 1_003, "the last are written at the end");
     }
 
     #[test]

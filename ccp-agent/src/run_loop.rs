@@ -93,11 +93,11 @@ impl<'a> RunLoop<'a> {
         while !stop.load(Ordering::Relaxed) {
             if !self.turn() {
                 let limit = limit(self.datapaths.all(), self.wake_us);
-                let pause = self.pause.min(limit);
-                if !pause.is_zero() {
-                    std::thread::sleep(pause);
+                if !self.pause.is_zero() {
+                    // A timer may go off as late as a report may be answered.
+                    std::thread::sleep(self.pause);
                 }
-                self.ready = self.waiter.wait(limit - pause);
+                self.ready = self.waiter.wait(limit.saturating_sub(self.pause));
             }
         }
         self.end()
