@@ -27,8 +27,10 @@ const IDLE_STDS: f64 = 2.0;
 /// this share.
 const SHORTER_STDS: f64 = 3.0;
 const SHORTER_SHARE_MIN: f64 = 0.05;
+/// So few samples may say that the path has become shorter.
+const SHORTER_SAMPLES: u64 = 8;
 /// So many samples are enough for a first look at the path.
-const FIRST_SAMPLES: u64 = 8;
+const FIRST_SAMPLES: u64 = 40;
 /// A first look does not take longer, in round trips.
 const FIRST_ROUNDS: u64 = 3;
 
@@ -186,7 +188,7 @@ impl Perception {
     /// shorter: then they are all that counts, and a phase begins. Returns whether they do.
     pub fn shortened(&mut self, now: Time) -> bool {
         let pending = std::mem::take(&mut self.pending);
-        let Some(seen) = self.rtt_min().filter(|_| pending.count >= FIRST_SAMPLES) else {
+        let Some(seen) = self.rtt_min().filter(|_| pending.count >= SHORTER_SAMPLES) else {
             return false;
         };
         let share = (SHORTER_STDS * seen.std).max(SHORTER_SHARE_MIN);
@@ -203,6 +205,11 @@ impl Perception {
     /// Whether the path must be looked at again: for ten seconds, no sample was as low as the mean.
     pub fn is_stale(&self, now: Time) -> bool {
         self.phase == Phase::Ended && now - self.low_at >= WINDOW
+    }
+
+    /// When the last sample at or below the mean came.
+    pub fn low_at(&self) -> Time {
+        self.low_at
     }
 
     /// `None` before the first sample.
@@ -272,14 +279,17 @@ mod tests {
         each.reduce(add).expect("some samples")
     }
 
-    const FIRST: [u64; 8] = [90, 110, 90, 110, 90, 110, 90, 110];
+    /// As many samples as a first look takes.
+    fn first() -> Vec<u64> {
+        [90, 110].repeat(FIRST_SAMPLES as usize / 2)
+    }
 
     #[test]
     fn the_first_samples_are_the_distribution() {
         let mut perception = Perception::new(Time::ZERO, false);
         perception.observe(&samples(&[90, 110, 90]), false, at(100));
         assert!(!perception.is_ready());
-        perception.observe(&samples(&[110, 90, 110, 90, 110]), false, at(200));
+        perception.observe(&samples(&first()[3..]), false, at(200));
         assert!(perception.is_ready() && perception.is_pending());
         let RttMin { mean, std } = perception.rtt_min().expect("samples");
         assert_eq!((mean, (std * 100.0).round()), (ms(100), 10.0));
@@ -288,8 +298,8 @@ mod tests {
     #[test]
     fn later_samples_count_only_if_no_queue_has_stood() {
         let mut perception = Perception::new(Time::ZERO, false);
-        perception.observe(&samples(&FIRST), false, at(100));
-        perception.observe(&samples(&[120; 8]), false, at(200));
+        perception.observe(&samples(&first()), false, at(100));
+        perception.observe(&samples(&[120; 40]), false, at(200));
         assert_eq!(perception.rtt_min().map(|it| it.mean), Some(ms(100)));
         assert!(perception.accept(at(200)) && !perception.accept(at(201)));
         assert_eq!(perception.rtt_min().map(|it| it.mean), Some(ms(110)));
@@ -303,7 +313,7 @@ mod tests {
     #[test]
     fn samples_of_a_queue_that_stands_do_not_count_whatever_the_network_says() {
         let mut perception = Perception::new(Time::ZERO, false);
-        perception.observe(&samples(&FIRST), false, at(100));
+        perception.observe(&samples(&first()), false, at(100));
         perception.observe(&samples(&[121; 8]), false, at(200));
         assert!(!perception.accept(at(200)));
         assert_eq!(perception.rtt_min().map(|it| it.mean), Some(ms(100)));
@@ -314,7 +324,7 @@ mod tests {
     #[test]
     fn a_path_that_becomes_shorter_is_seen_at_the_next_decision() {
         let mut perception = Perception::new(Time::ZERO, false);
-        perception.observe(&samples(&FIRST), false, at(100));
+        perception.observe(&samples(&first()), false, at(100));
         perception.end();
         perception.observe(&samples(&[75; 8]), false, at(200));
         assert!(!perception.shortened(at(200)), "within the spread");
@@ -328,15 +338,15 @@ mod tests {
     #[test]
     fn the_path_is_looked_at_again_after_ten_seconds_without_a_low_sample() {
         let mut perception = Perception::new(Time::ZERO, false);
-        perception.observe(&samples(&FIRST), false, at(100));
+        perception.observe(&samples(&first()), false, at(100));
         perception.end();
         perception.observe(&samples(&[95]), false, at(5_000));
         perception.observe(&samples(&[150]), false, at(14_999));
         assert!(!perception.is_stale(at(14_999)) && perception.is_stale(at(15_000)));
         perception.probe(at(15_000), ms(150));
-        perception.observe(&samples(&[150; 8]), false, at(15_100));
+        perception.observe(&samples(&[150; 40]), false, at(15_100));
         assert!(!perception.is_ready());
-        perception.observe(&samples(&[140; 8]), false, at(15_150));
+        perception.observe(&samples(&[140; 40]), false, at(15_150));
         assert!(perception.is_ready() && !perception.is_stale(at(25_149)));
         assert_eq!(perception.rtt_min(), Some(RttMin { mean: ms(140), std: 0.0 }));
     }
@@ -344,14 +354,14 @@ mod tests {
     #[test]
     fn a_single_value_is_the_least_sample() {
         let mut perception = Perception::new(Time::ZERO, true);
-        perception.observe(&samples(&FIRST), false, at(100));
+        perception.observe(&samples(&first()), false, at(100));
         assert_eq!(perception.rtt_min(), Some(RttMin { mean: ms(90), std: 0.0 }));
     }
 
     #[test]
     fn old_samples_leave_while_new_ones_come() {
         let mut perception = Perception::new(Time::ZERO, false);
-        perception.observe(&samples(&FIRST), false, at(0));
+        perception.observe(&samples(&first()), false, at(0));
         for step in 1..200 {
             perception.observe(&samples(&[50]), false, at(step * 100));
             perception.accept(at(step * 100));

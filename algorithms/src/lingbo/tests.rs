@@ -11,7 +11,7 @@ fn at(ms: u64) -> Time {
 fn report(rtt_ms: u64, delivered: u64, cwnd: Bytes) -> Measurement {
     let rtt = Duration::from_millis(rtt_ms);
     let us = rtt_ms * 1_000;
-    let (count, sum_us, sq_sum_us2) = (10, 10 * us, 10 * us * us);
+    let (count, sum_us, sq_sum_us2) = (40, 40 * us, 40 * us * us);
     Measurement {
         rtt: Some(RttSamples { count, sum_us, sq_sum_us2, ..RttSamples::one(rtt) }),
         delivered: Packets(delivered).to_bytes(MSS),
@@ -193,6 +193,26 @@ fn a_loss_in_slow_start_leaves_what_the_path_holds() {
     let left = lingbo.on_measurement(&m, at(250)).cwnd;
     assert_eq!(left.to_packets(MSS), Packets(40));
     assert_eq!(lingbo.can_hand_off(), Readiness::Ready);
+}
+
+/// The window of a known path after a second at this round trip, with reports of that jitter.
+fn window_at(rtt_ms: u64, report: fn(u64, u64, Bytes) -> Measurement) -> u64 {
+    let mut lingbo = running_on(&Loaded::default(), report);
+    for step in 2..52 {
+        // One round trip in six is as low as RTT_min, so that it holds.
+        let rtt_ms = if step % 6 == 0 { 50 } else { rtt_ms };
+        lingbo.on_measurement(&report(rtt_ms, 20, lingbo.cwnd()), at(20 * step));
+    }
+    lingbo.cwnd_pkts as u64
+}
+
+#[test]
+fn a_queue_beyond_the_jitter_bounds_the_window_by_what_was_delivered() {
+    // 20 segments in 20 ms are 50 in a round trip of 50 ms.
+    let steady = window_at(80, report);
+    assert!(steady <= 60, "{steady}");
+    let within_the_jitter = window_at(80, jittery);
+    assert!(within_the_jitter > steady, "{within_the_jitter} and {steady}");
 }
 
 #[test]
