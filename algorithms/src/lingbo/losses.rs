@@ -12,7 +12,8 @@
 //!
 //! Where several flows overfill a buffer all the time, no second is without losses. So how much
 //! can be usual depends on the path: round trips that jitter are those of a radio link, which may
-//! lose a lot; a path without jitter is wired and loses little at random.
+//! lose a lot; a path without jitter is wired and loses little at random. Jitter is by what round
+//! trips differ between two decisions: a queue hardly changes in that time.
 //!
 //! The sum is a CUSUM (Page, Biometrika 1954): a few losses at random do not raise it, and a large
 //! excess raises it at once.
@@ -30,7 +31,7 @@ const EPOCH_PKTS: f64 = 50.0;
 const EPOCHS: u64 = 8;
 /// The usual share is at most the jitter times this, within these bounds. The training had no more
 /// than the upper one.
-const USUAL_PER_JITTER: f64 = 3.0;
+const USUAL_PER_JITTER: f64 = 4.5;
 const USUAL_MAX: (f64, f64) = (0.03, 0.3);
 /// Losses up to this multiple of the usual share, plus [`TOLERATED`], add nothing to the sum.
 const TOLERATED_RATIO: f64 = 1.5;

@@ -476,10 +476,10 @@ impl LingBo {
         self.keep_bounds();
     }
 
-    /// How much the round trip jitters, in means of RTT_min. The first samples of perception may be
-    /// too few to show it.
+    /// How much the round trip jitters, in means of RTT_min. What perception knows is not asked: the
+    /// queue of slow start, or that of other flows, may have been in its samples.
     fn jitter(&self, seen: RttMin) -> f64 {
-        seen.std.max(self.history.jitter(seen))
+        self.history.jitter(seen)
     }
 
     /// The window that equation 1 allows with the usual losses, times [`CEILING`].
