@@ -476,8 +476,8 @@ impl LingBo {
         self.keep_bounds();
     }
 
-    /// How much the round trip jitters, in means of RTT_min. What perception knows is not asked: the
-    /// queue of slow start, or that of other flows, may have been in its samples.
+    /// How much the round trip jitters, in means of RTT_min. What perception knows is not asked:
+    /// the queue of slow start, or that of other flows, may have been in its samples.
     fn jitter(&self, seen: RttMin) -> f64 {
         self.history.jitter(seen)
     }
