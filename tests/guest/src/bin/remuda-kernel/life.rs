@@ -14,8 +14,9 @@ use std::thread;
 use std::time::Duration;
 
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
-/// Sockets of a scenario that has ended still exist for a while.
-const TURNS: u32 = 200;
+/// Sockets of a scenario that has ended still exist for a while: one that a hostile agent left with
+/// a window of one segment sends its end again, later each time.
+const TURNS: u32 = 600;
 const TURN: Duration = Duration::from_millis(100);
 
 /// Unloads the module as soon as no socket uses it.
