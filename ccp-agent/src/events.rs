@@ -407,8 +407,8 @@ pub struct EventLog {
     trouble: Trouble,
 }
 
-/// The most bytes of lines that wait to be written.
-const WAITING_BYTES_MAX: usize = 16_384;
+/// The most bytes of lines that wait to be written. In a small log it is an eighth of the log.
+const WAITING_BYTES_MAX: u64 = 16_384;
 
 fn open(path: &Path) -> Result<(File, u64), Error> {
     let file = OpenOptions::new()
@@ -536,7 +536,8 @@ impl Recorder for EventLog {
         self.waiting.push('\n');
         self.waiting_events += 1;
         let may_wait = matches!(event, Event::Stage { .. });
-        if !may_wait || self.waiting.len() >= WAITING_BYTES_MAX {
+        let most = (self.bytes_max / 8).min(WAITING_BYTES_MAX);
+        if !may_wait || self.waiting.len() as u64 >= most {
             self.write_waiting();
         }
     }

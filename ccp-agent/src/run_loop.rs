@@ -56,7 +56,7 @@ pub struct RunLoop<'a> {
     looked_ns: u64,
     /// When a flow is to be woken next, in microseconds of the monotonic clock.
     wake_us: Option<u64>,
-    /// For how long reports may wait, so that several are answered at once.
+    /// For how long reports and timers may wait, so that several are answered at once.
     pause: Duration,
     /// What the BPF datapath has of what is remembered.
     in_kernel: InKernel,

@@ -12,8 +12,8 @@
 //!
 //! Where several flows overfill a buffer all the time, no second is without losses. So how much
 //! can be usual depends on the path: round trips that jitter are those of a radio link, which may
-//! lose a lot; a path without jitter is wired and loses little at random. Jitter is by what round
-//! trips differ between two decisions: a queue hardly changes in that time.
+//! lose a lot; a path without jitter is wired and loses little at random. Jitter is the
+//! spread of the round trips between two decisions: a queue hardly changes in that time.
 //!
 //! The sum is a CUSUM (Page, Biometrika 1954): a few losses at random do not raise it, and a large
 //! excess raises it at once.

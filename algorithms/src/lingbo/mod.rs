@@ -30,9 +30,9 @@
 //!     (losses.rs). Equation 1 divides by 1 - loss, so that flows which overfill a short buffer
 //!     would grow their windows for the losses that they cause, and lose nearly all they send;
 //!   - a window is at most 2.5 times that of equation 1 with the usual losses;
-//!   - where the queue is longer than two standard deviations beyond alpha explain, and RTT_min is
-//!     known to hold, the window is at most what was delivered in such a round trip. The network
-//!     was trained with an RTT_min that is a few per cent wrong, and bears with such a queue;
+//!   - where the queue is longer than alpha and two more standard deviations explain, and RTT_min
+//!     is known to hold, the window is at most what is delivered in a round trip of that length.
+//!     The network was trained with an RTT_min that is a few per cent wrong, and keeps a queue;
 //!   - a first look takes 40 samples, where the paper says nothing: eight packets in a row are as
 //!     good as one where the delay changes slowly;
 //!   - where an input is outside the range of the training, equation 1 decides, with what was
@@ -476,8 +476,8 @@ impl LingBo {
         self.keep_bounds();
     }
 
-    /// How much the round trip jitters, in means of RTT_min. What perception knows is not asked:
-    /// the queue of slow start, or that of other flows, may have been in its samples.
+    /// How much the round trip jitters, in means of RTT_min. The spread that perception knows does
+    /// not count: its samples may contain the queue of slow start, or that of other flows.
     fn jitter(&self, seen: RttMin) -> f64 {
         self.history.jitter(seen)
     }

@@ -1,4 +1,4 @@
-//! How long the run loop may let reports wait, so that it answers several at once.
+//! How long the run loop may let reports and timers wait, so that it answers several at once.
 //!
 //! A wake costs the agent several times as much as the answer to a report. Where many reports come,
 //! the run loop therefore pauses between two looks at its datapaths. A pause lasts a small part of
