@@ -4,7 +4,7 @@
 //! doubt should count depends on the path:
 //!
 //! - behind the queue of others the home arm yields, and little of it can be lost: doubt counts in
-//!   proportion to the home arm's score;
+//!   proportion to the home arm's score, and never in full;
 //! - without a queue and without loss nothing keeps the home arm from its share: doubt counts half
 //!   as much again;
 //! - where packets are lost, no queue stands and round trips are steady, the losses are the path's
@@ -15,10 +15,13 @@
 use crate::features::Features;
 
 /// From this ratio on, of the smallest round trip of 4 s to that of 300 s, a queue stands. The home
-/// arm leaves a short one, so the queue is that of others while the home arm has the flow.
+/// arm leaves a short one, so the queue is that of others while the home arm has the flow,
 const QUEUE_OF_OTHERS: f32 = 1.2;
-/// Behind the queue of others, all doubt counts from this score of the home arm on.
-const HOME_SCORE: f32 = 0.4;
+/// if it has so many packets: on a thin link two packets of the flow's own are a fifth of a round
+/// trip.
+const PKTS_OF_OTHERS: f32 = 3.0;
+/// Behind the queue of others, all doubt would count at this score of the home arm.
+const HOME_SCORE: f32 = 1.2;
 /// Below this ratio no queue stands.
 const NO_QUEUE: f32 = 1.1;
 /// Below this percentage nothing is lost.
@@ -36,7 +39,8 @@ const IN_FADE: f32 = 3.0;
 pub(super) fn weight(features: &Features, home: f32) -> f32 {
     let known = |name| features.get(name).unwrap_or(f32::NAN);
     let (floor, lost) = (known("rtt_floor_4s_over_min"), known("lost_percent_long"));
-    if floor >= QUEUE_OF_OTHERS {
+    let is_own = (floor - 1.0) * known("bdp_pkts") < PKTS_OF_OTHERS;
+    if floor >= QUEUE_OF_OTHERS && !is_own {
         return (home / HOME_SCORE).clamp(0.0, 1.0);
     }
     let varies = known("rtt_cov_slow");
@@ -57,13 +61,19 @@ mod tests {
 
     /// The ratio of the smallest round trips, the percentage lost, how round trips vary, and the
     /// rate over the highest.
-    fn of([floor, lost, varies, rate]: [f32; 4], home: f32) -> f32 {
+    fn of(path: [f32; 4], home: f32) -> f32 {
+        on(100.0, path, home)
+    }
+
+    /// The same with a bandwidth-delay product of so many packets.
+    fn on(bdp: f32, [floor, lost, varies, rate]: [f32; 4], home: f32) -> f32 {
         let mut features = Features([f32::NAN; COUNT]);
         for (name, value) in [
             ("rtt_floor_4s_over_min", floor),
             ("lost_percent_long", lost),
             ("rtt_cov_slow", varies),
             ("rate_4s_over_max", rate),
+            ("bdp_pkts", bdp),
         ] {
             let at = schema().features.iter().position(|it| it.name == name);
             features.0[at.expect("a feature")] = value;
@@ -73,8 +83,14 @@ mod tests {
 
     #[test]
     fn behind_the_queue_of_others_doubt_counts_by_what_home_has() {
-        let weights = [0.0, 0.1, 0.4, 0.9].map(|home| of([1.3, 0.0, 0.2, 0.5], home));
-        assert_eq!(weights, [0.0, 0.25, 1.0, 1.0]);
+        let weights = [0.0, 0.3, 0.6, 0.9].map(|home| of([1.3, 0.0, 0.2, 0.5], home));
+        assert_eq!(weights, [0.0, 0.25, 0.5, 0.75]);
+    }
+
+    #[test]
+    fn two_packets_of_the_flows_own_are_no_queue_of_others() {
+        let thin = |bdp| on(bdp, [1.3, 0.0, 0.2, 0.5], 0.3);
+        assert_eq!([9.0, 11.0].map(thin), [3.0, 0.25]);
     }
 
     #[test]
