@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn behind_the_queue_of_others_doubt_counts_by_what_home_has() {
-        let weights = [0.0, 0.3, 0.6, 0.9].map(|home| of([1.3, 0.0, 0.2, 0.5], home));
-        assert_eq!(weights, [0.0, 0.25, 0.5, 0.75]);
+        let weights = [0.0, 0.3, 0.6, 1.2].map(|home| of([1.3, 0.0, 0.2, 0.5], home));
+        assert_eq!(weights, [0.0, 0.25, 0.5, 1.0]);
     }
 
     #[test]

@@ -473,7 +473,8 @@ mod tests {
         };
         // Vegas has 0.2 more, less 0.25 or less.
         assert_eq!([best(0.2, 1.15), best(0.2, 1.3)], ["bbr", "vegas"]);
-        assert_eq!([best(0.5, 1.15), best(0.5, 1.3)], ["bbr"; 2]);
+        assert_eq!([best(0.5, 1.15), best(0.5, 1.3)], ["bbr", "vegas"]);
+        assert_eq!([best(1.0, 1.15), best(1.0, 1.3)], ["bbr"; 2]);
     }
 
     #[test]

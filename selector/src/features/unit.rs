@@ -378,7 +378,7 @@ mod tests {
         };
         assert_eq!([range("age_s"), range("arm_s")], [AGE_MAX_S; 2]);
         let early = |age_s| early_mbytes(90_000_000, age_s);
-        assert_eq!([0.0, 15.0, 30.0, 900.0].map(early), [90.0, 90.0, 45.0, 1.5]);
+        assert_eq!([0.0, 15.0, 30.0, 60.0].map(early), [90.0, 90.0, 45.0, 22.5]);
         let features = last(&[("cubic", 40, 24); 100]);
         assert_eq!(["age_s", "arm_s"].map(|name| features.get(name)), [Some(15.0); 2]);
     }
