@@ -4,7 +4,7 @@
 //! doubt should count depends on the path:
 //!
 //! - behind the queue of others the home arm yields, and little of it can be lost: doubt counts in
-//!   proportion to the home arm's score, and never in full;
+//!   proportion to the home arm's score;
 //! - without a queue and without loss nothing keeps the home arm from its share: doubt counts half
 //!   as much again;
 //! - where packets are lost, no queue stands and round trips are steady, the losses are the path's
@@ -20,8 +20,8 @@ const QUEUE_OF_OTHERS: f32 = 1.2;
 /// if it has so many packets: on a thin link two packets of the flow's own are a fifth of a round
 /// trip.
 const PKTS_OF_OTHERS: f32 = 3.0;
-/// Behind the queue of others, all doubt would count at this score of the home arm.
-const HOME_SCORE: f32 = 1.2;
+/// Behind the queue of others, all doubt counts from this score of the home arm on.
+const HOME_SCORE: f32 = 0.8;
 /// Below this ratio no queue stands.
 const NO_QUEUE: f32 = 1.1;
 /// Below this percentage nothing is lost.
@@ -83,13 +83,13 @@ mod tests {
 
     #[test]
     fn behind_the_queue_of_others_doubt_counts_by_what_home_has() {
-        let weights = [0.0, 0.3, 0.6, 1.2].map(|home| of([1.3, 0.0, 0.2, 0.5], home));
+        let weights = [0.0, 0.2, 0.4, 0.9].map(|home| of([1.3, 0.0, 0.2, 0.5], home));
         assert_eq!(weights, [0.0, 0.25, 0.5, 1.0]);
     }
 
     #[test]
     fn two_packets_of_the_flows_own_are_no_queue_of_others() {
-        let thin = |bdp| on(bdp, [1.3, 0.0, 0.2, 0.5], 0.3);
+        let thin = |bdp| on(bdp, [1.3, 0.0, 0.2, 0.5], 0.2);
         assert_eq!([9.0, 11.0].map(thin), [3.0, 0.25]);
     }
 

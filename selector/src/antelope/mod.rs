@@ -1,5 +1,6 @@
 //! Antelope: boosted trees pick each flow's arm, before it starts and while it runs.
 
+mod age;
 mod before_after;
 mod caution;
 pub mod config;

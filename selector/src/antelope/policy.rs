@@ -26,8 +26,11 @@
 //!     be left with a hundredth, and a model that has not seen the like thinks well of it;
 //!   - long flows try another arm now and then, if they are to, for some seconds and within the
 //!     guard's budget for it: what learns from live flows otherwise sees only what a model picks;
+//!   - where nothing is lost, a flow that is older than those of the training counts as a young one
+//!     ([`super::age`]);
 //!   - scores are shares of the best arm's reward, with their uncertainty ([`super::model`]).
 
+use super::age;
 use super::before_after::BeforeAfter;
 use super::caution;
 use super::config::AntelopeConfig;
@@ -177,7 +180,7 @@ impl Antelope {
 
     /// The model's, corrected; of an arm that may not have the flow it is 0.
     fn score(&self, features: &Features, into: &mut Scores) {
-        self.model.predict_into(features, self.wants, &mut into.all);
+        self.model.predict_into(&age::without_age(features), self.wants, &mut into.all);
         let scores = &mut into.all;
         self.earned.correct(scores);
         self.before_after.correct(scores, self.arm, self.sampling.now());

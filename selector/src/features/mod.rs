@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn the_schema_has_as_many_features_as_a_unit_has_values() {
         let schema = schema();
-        assert_eq!((schema.version, schema.features.len()), (4, COUNT));
+        assert_eq!((schema.version, schema.features.len()), (3, COUNT));
         let names: BTreeSet<&str> = schema.features.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names.len(), COUNT, "each name once");
         for feature in &schema.features {

@@ -15,8 +15,6 @@ const SPAN_MAX: Duration = Duration::from_secs(60);
 const RTT_MIN_WINDOW: Duration = Duration::from_secs(300);
 const RECENT: Duration = Duration::from_secs(10);
 const NEWEST: Duration = Duration::from_secs(4);
-/// An older flow counts as one of this age, in seconds.
-const AGE_MAX_S: f32 = 15.0;
 /// Weight of the newest unit in [`Units`]' `loss_queue`.
 const LOSS_QUEUE_WEIGHT: f64 = 0.25;
 
@@ -30,12 +28,6 @@ fn ms(span: Duration) -> f64 {
 
 fn mbit(rate: Rate) -> f64 {
     rate.bytes_per_sec() as f64 * 8.0 / 1e6
-}
-
-/// What a flow has delivered in MB, or in [`AGE_MAX_S`] on average if it is older.
-fn early_mbytes(bytes: u64, age_s: f64) -> f32 {
-    let (mbytes, age_s) = ((bytes as f64 / 1e6) as f32, age_s as f32);
-    if age_s > AGE_MAX_S { mbytes * (AGE_MAX_S / age_s) } else { mbytes }
 }
 
 /// The arm that has the flow.
@@ -318,7 +310,7 @@ impl Units {
             Some(f64::from(open.app_limited) / reports),
             Some(f64::from(open.in_recovery) / reports),
             Some(age_s),
-            Some(early_mbytes(self.delivered_bytes, age_s).into()),
+            Some(self.delivered_bytes as f64 / 1e6),
             Some(f64::from(open.companions)),
             self.arm.and_then(|it| it.queue),
             arm_s,
@@ -368,19 +360,6 @@ mod tests {
         let features = slower(12);
         assert_eq!(features.get("rtt_floor_4s_over_min"), Some(3.0));
         assert_eq!(features.get("rate_4s_over_max"), Some(0.25));
-    }
-
-    #[test]
-    fn an_old_flow_counts_as_one_of_15_s() {
-        let range = |name: &str| {
-            let mut all = super::super::schema().features.iter();
-            all.find(|it| it.name == name).expect("a feature").range[1]
-        };
-        assert_eq!([range("age_s"), range("arm_s")], [AGE_MAX_S; 2]);
-        let early = |age_s| early_mbytes(90_000_000, age_s);
-        assert_eq!([0.0, 15.0, 30.0, 60.0].map(early), [90.0, 90.0, 45.0, 22.5]);
-        let features = last(&[("cubic", 40, 24); 100]);
-        assert_eq!(["age_s", "arm_s"].map(|name| features.get(name)), [Some(15.0); 2]);
     }
 
     #[test]
