@@ -3,8 +3,8 @@
 //! In the training a flow lasts half a minute, and neighbours come within 20 s. So models take a
 //! flow's age for a sign of neighbours. On recorded 3G paths, which no other flow used, the score
 //! of `learned` fell from 0.7 to 0.2 as the flow became 25 s old, and the flow left it. Neighbours
-//! that fill a queue lose packets, and so does a flow beside them: where nothing is lost, a flow
-//! counts as a young one.
+//! that fill a queue lose packets, and so does a flow beside them. So where nothing is lost, a flow
+//! older than 15 s counts as one of 15 s.
 
 use crate::features::{Features, schema};
 use std::sync::OnceLock;
@@ -14,7 +14,7 @@ const YOUNG_S: f32 = 15.0;
 /// Below this percentage nothing is lost.
 const NO_LOSS_PERCENT: f32 = 0.01;
 
-/// The places of what grows with a flow's age.
+/// Where the features lie that grow with a flow's age, and the percentage that is lost.
 struct Places {
     age_s: usize,
     arm_s: usize,
@@ -25,8 +25,10 @@ struct Places {
 fn places() -> &'static Places {
     static PLACES: OnceLock<Places> = OnceLock::new();
     PLACES.get_or_init(|| {
-        let of = |name| schema().features.iter().position(|it| it.name == name);
-        let of = |name| of(name).expect("a test looks each of them up");
+        let of = |name| {
+            let at = schema().features.iter().position(|it| it.name == name);
+            at.expect("a test looks each of them up")
+        };
         Places {
             age_s: of("age_s"),
             arm_s: of("arm_s"),

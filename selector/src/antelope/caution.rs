@@ -15,10 +15,10 @@
 use crate::features::Features;
 
 /// From this ratio on, of the smallest round trip of 4 s to that of 300 s, a queue stands. The home
-/// arm leaves a short one, so the queue is that of others while the home arm has the flow,
+/// arm leaves a short one, so the queue is that of others while the home arm has the flow.
 const QUEUE_OF_OTHERS: f32 = 1.2;
-/// if it has so many packets: on a thin link two packets of the flow's own are a fifth of a round
-/// trip.
+/// A queue of fewer packets may be the flow's own: on a thin link two packets take a fifth of a
+/// round trip to send.
 const PKTS_OF_OTHERS: f32 = 3.0;
 /// Behind the queue of others, all doubt counts from this score of the home arm on.
 const HOME_SCORE: f32 = 0.8;

@@ -26,8 +26,7 @@
 //!     be left with a hundredth, and a model that has not seen the like thinks well of it;
 //!   - long flows try another arm now and then, if they are to, for some seconds and within the
 //!     guard's budget for it: what learns from live flows otherwise sees only what a model picks;
-//!   - where nothing is lost, a flow that is older than those of the training counts as a young one
-//!     ([`super::age`]);
+//!   - where nothing is lost, a flow older than 15 s counts as one of 15 s ([`super::age`]);
 //!   - scores are shares of the best arm's reward, with their uncertainty ([`super::model`]).
 
 use super::age;

@@ -14,8 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
-/// Sockets of a scenario that has ended still exist for a while, on a slow machine for longer than
-/// 20 s.
+/// Sockets of a scenario that has ended exist for a while: on a slow machine, more than 20 s.
 const TURNS: u32 = 600;
 const TURN: Duration = Duration::from_millis(100);
 
