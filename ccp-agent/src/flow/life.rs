@@ -3,7 +3,8 @@
 //!
 //! The kernel says at each report what held the sender back: its peer's receive window, its send
 //! buffer, an application without data, or the congestion window. The time since the report before
-//! counts for that.
+//! counts for that. An application that waited for its send buffer within the last round trip has
+//! data: until it runs and writes, the buffer is still the limit, as a larger one would have lasted.
 
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Measurement, RttSamples};
@@ -146,6 +147,8 @@ pub(super) struct Noted {
     /// The guard has lowered the decision in force.
     pub(super) is_guarded: bool,
     was_in_recovery: bool,
+    /// When the application last waited for its send buffer.
+    waited_at: Option<Duration>,
 }
 
 impl Noted {
@@ -159,6 +162,7 @@ impl Noted {
             rate_max: 0,
             is_guarded: false,
             was_in_recovery: false,
+            waited_at: None,
         }
     }
 
@@ -172,7 +176,13 @@ impl Noted {
         if let Some(rtt) = &m.rtt {
             self.round_trips.add(rtt);
         }
-        let limit = self.limit(m, signals, is_paced);
+        if signals.is_some_and(|it| it.sndbuf_limited) {
+            self.waited_at = Some(at);
+        }
+        let has_just_waited = self
+            .waited_at
+            .is_some_and(|waited_at| rtt_min.is_some_and(|rtt| at.saturating_sub(waited_at) < rtt));
+        let limit = self.limit(m, signals, (is_paced, has_just_waited));
         self.held[limit as usize] += since;
         self.history.add(at, m.acked);
         if !m.app_limited {
@@ -190,7 +200,12 @@ impl Noted {
         self.was_in_recovery = is_in_recovery;
     }
 
-    fn limit(&self, m: &Measurement, signals: Option<&Signals>, is_paced: bool) -> Limit {
+    fn limit(
+        &self,
+        m: &Measurement,
+        signals: Option<&Signals>,
+        (is_paced, has_just_waited): (bool, bool),
+    ) -> Limit {
         let is = |of: fn(&Signals) -> bool| signals.is_some_and(of);
         let is_full = is(|it| it.cwnd_full);
         if is(|it| it.rwnd_limited) && !is_full {
@@ -198,7 +213,7 @@ impl Noted {
         } else if is(|it| it.sndbuf_limited) && !is_full {
             Limit::SendBuffer
         } else if m.app_limited {
-            Limit::Application
+            if has_just_waited { Limit::SendBuffer } else { Limit::Application }
         } else if self.is_guarded {
             Limit::Guard
         } else if m.in_recovery || m.timed_out {
@@ -358,6 +373,28 @@ mod tests {
         assert_eq!((life.loss_episodes, life.silent_s), (1, 2.0));
         assert_eq!((life.period_s, life.mbit_per_sec.len()), (0.2, 51));
         assert_eq!(noted.path(None).held_by_ends_ms, 3_000.0);
+    }
+
+    #[test]
+    fn an_application_that_has_just_waited_for_its_buffer_has_data() {
+        let mut noted = Noted::new();
+        let (quiet, signals) = (Measurement::QUIET, Signals::default());
+        let mut report = |ms, m: Measurement, signals: Signals| {
+            let since = Duration::from_millis(40);
+            let at = Duration::from_millis(ms);
+            noted.report((&m, Some(&signals)), (at, since), (Some(SECOND / 10), false));
+        };
+        let idle = Measurement { app_limited: true, ..quiet };
+        report(40, idle, signals);
+        report(80, quiet, Signals { sndbuf_limited: true, ..signals });
+        // Two reports within the round trip of 100 ms, and one after it.
+        report(120, idle, signals);
+        report(160, idle, signals);
+        report(200, idle, signals);
+        let held = noted.life(SECOND, SECOND).held;
+        let seconds = |limit| held.iter().find(|it| it.0 == limit).map_or(0.0, |it| it.1);
+        let [application, _, buffer, ..] = LIMITS.map(seconds);
+        assert_eq!((application, buffer), (0.08, 0.12));
     }
 
     #[test]
