@@ -24,7 +24,8 @@
 //!     is less than a segment;
 //!   - after a timeout the window starts from its floor;
 //!   - a window that is not used does not grow (RFC 7661);
-//!   - takes a known path over at its BDP and 1 / delta segments, with v = 1.
+//!   - takes a known path over at its BDP and 1 / delta segments, with v = 1; in slow start
+//!     if the arm before has left the path empty.
 
 use crate::arm::{Arm, ArmInfo, Decision, ProgramId, Queue, REPORTS_PER_ROUND_MANY};
 use crate::filter::Windowed;
@@ -133,7 +134,7 @@ impl Arm for Copa {
             rtt_min: path.rtt_min_long().map(|rtt| Windowed::min(MIN_RTT_WINDOW_US, at_us, rtt)),
             standing: Standing::default(),
             round: Round::default(),
-            in_slow_start: path.bdp().is_none() && path.ssthresh.is_none(),
+            in_slow_start: path.bdp().is_none() && path.ssthresh.is_none() || path.is_left_empty(),
             velocity: Velocity::from(path.cwnd),
             competition: Competition::none(),
             recovery: Recovery::resume(&path, now),
@@ -337,7 +338,7 @@ fn micros(at: Time) -> u64 {
 mod tests {
     use super::*;
     use crate::pcc::link::Link;
-    use crate::script::{MSS, path};
+    use crate::script::{MSS, left_empty, path};
 
     #[test]
     fn fills_a_link_with_a_few_segments_queued() {
@@ -400,5 +401,21 @@ mod tests {
         let first = Copa::default().resume(&known, Time::ZERO);
         assert_eq!(first.cwnd, link.rate * Duration::from_millis(40) + MSS + MSS);
         assert_eq!(Copa::default().resume(&path(10), Time::ZERO).cwnd, path(10).cwnd);
+    }
+
+    #[test]
+    fn a_path_that_was_left_empty_is_taken_over_in_slow_start() {
+        let link = Link::new(24, 40, 480_000);
+        let slow_starts = |known: &PathState| {
+            let mut copa = Copa::default();
+            copa.resume(known, Time::ZERO);
+            copa.in_slow_start
+        };
+        let rtt = Duration::from_millis(40);
+        let (mut known, _) = left_empty(path(10), rtt, link.rate);
+        assert!(slow_starts(&known));
+        known.answered_losses = false;
+        assert!(!slow_starts(&known), "the arm before ignored losses: the window is the path's");
+        assert!(!slow_starts(&link.known_path()));
     }
 }

@@ -21,6 +21,7 @@ pub mod ledbat;
 pub mod lingbo;
 pub mod list;
 pub mod loaded;
+pub mod lost_without_queue;
 pub mod measurement;
 pub mod merit;
 pub mod native;

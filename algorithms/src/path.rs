@@ -5,6 +5,7 @@
 
 use crate::arm::Decision;
 use crate::filter::Windowed;
+use crate::lost_without_queue::LostWithoutQueue;
 use crate::measurement::Measurement;
 use crate::preference::Preference;
 use crate::units::{Bytes, Packets, Rate, Time};
@@ -71,11 +72,14 @@ pub struct PathState {
     pub wants: Preference,
     /// The arm that memory has of the flow's destination; `None` if it has none.
     pub remembered_arm: Option<&'static str>,
+    /// The arm that handed the flow off answers each loss.
+    pub answered_losses: bool,
     rtt_min: Option<Windowed<Duration>>,
     rtt_min_long: Option<Windowed<Duration>>,
     rtt_min_of_data: Option<Windowed<Duration>>,
     rtt_max: Option<Windowed<Duration>>,
     delivery_rate_max: Option<Windowed<Rate>>,
+    lost_without_queue: LostWithoutQueue,
 }
 
 fn micros(span: Duration) -> u64 {
@@ -106,11 +110,13 @@ impl PathState {
             ends: None,
             wants: Preference::DEFAULT,
             remembered_arm: None,
+            answered_losses: false,
             rtt_min: None,
             rtt_min_long: None,
             rtt_min_of_data: None,
             rtt_max: None,
             delivery_rate_max: None,
+            lost_without_queue: LostWithoutQueue::default(),
         }
     }
 
@@ -143,6 +149,9 @@ impl PathState {
         if let Some(rtt) = m.rtt {
             self.observe_rtt(rtt.mean(), rtt.min, rtt.max, at);
             least(&mut self.rtt_min_of_data, RTT_MIN_LONG_WINDOW, at, rtt.min);
+        }
+        if let Some(rtt_min) = self.rtt_min_of_data() {
+            self.lost_without_queue.observe(m, rtt_min, self.mss);
         }
         let rate = m.delivery_rate;
         let known = self.delivery_rate();
@@ -205,6 +214,12 @@ impl PathState {
     /// they exceed what is known.
     pub fn delivery_rate(&self) -> Option<Rate> {
         self.delivery_rate_max.map(|f| f.get())
+    }
+
+    /// Whether the arm before has probably left it empty: it answered each loss of a path that
+    /// loses without a queue.
+    pub fn is_left_empty(&self) -> bool {
+        self.answered_losses && self.lost_without_queue.is_seen()
     }
 
     /// Bandwidth-delay product: [`Self::delivery_rate`] times [`Self::rtt_min`].

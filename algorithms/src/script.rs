@@ -3,7 +3,7 @@
 use crate::arm::Arm;
 use crate::measurement::{Measurement, RttSamples};
 use crate::path::PathState;
-use crate::units::{Bytes, Packets, Time};
+use crate::units::{Bytes, Packets, Rate, Time};
 use std::time::Duration;
 
 pub const MSS: Bytes = Bytes(1_448);
@@ -12,6 +12,26 @@ pub const RTT: Duration = Duration::from_millis(50);
 /// A path with a window of `cwnd_pkts`, of which nothing else is known.
 pub fn path(cwnd_pkts: u64) -> PathState {
     PathState::new(MSS, Packets(cwnd_pkts).to_bytes(MSS))
+}
+
+/// The path as an arm leaves it that answered each loss of a path that loses by chance: in each of
+/// ten round trips of `rtt` one segment in ten. Returns when that was, too.
+pub fn left_empty(mut path: PathState, rtt: Duration, rate: Rate) -> (PathState, Time) {
+    let mut now = Time::ZERO;
+    for _ in 0..10 {
+        now = now + rtt;
+        let m = Measurement {
+            rtt: Some(RttSamples::one(rtt)),
+            delivered: Packets(9).to_bytes(MSS),
+            lost: Packets(1),
+            in_flight: Packets(9).to_bytes(MSS),
+            delivery_rate: rate,
+            ..Measurement::QUIET
+        };
+        path.observe(&m, now);
+    }
+    path.answered_losses = true;
+    (path, now)
 }
 
 /// The report of one round trip, by its letter. `a` acknowledges a full window; `e` is `a` with a

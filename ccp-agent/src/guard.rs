@@ -20,6 +20,9 @@ const HIGH_WATER_WINDOW: Duration = Duration::from_secs(10);
 const STEP_ALWAYS: Packets = Packets(10);
 /// The RTT assumed before the first sample: RFC 6298 section 2.1.
 const RTT_UNKNOWN: Duration = Duration::from_secs(1);
+/// The least cap after a switch on a path that the arm before has left empty, in per cent of the
+/// delivery rate: that of slow start.
+const SETTLE_PERCENT_OF_EMPTY: u64 = 200;
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -281,7 +284,12 @@ impl Guard {
         let settling = self.settles
             && self.switched_at.is_some_and(|at| now - at < rtt(path) * config.settle_rtts);
         if let (true, Some(delivered)) = (settling, path.delivery_rate()) {
-            let cap = percent(delivered.bytes_per_sec(), config.settle_rate_percent);
+            let of_delivered = if path.is_left_empty() {
+                config.settle_rate_percent.max(SETTLE_PERCENT_OF_EMPTY)
+            } else {
+                config.settle_rate_percent
+            };
+            let cap = percent(delivered.bytes_per_sec(), of_delivered);
             if capped > cap {
                 capped = cap;
                 fired.push(Rule::SettleRate);
@@ -360,7 +368,7 @@ impl Guard {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use remuda_algorithms::Why;
+    use remuda_algorithms::{RttSamples, Why};
 
     const MSS: Bytes = Bytes(1_000);
 
@@ -442,6 +450,31 @@ mod tests {
         assert_eq!(fired.iter().collect::<Vec<_>>(), [Rule::SettleRate]);
         let (granted, fired) = guard.pass(fast, &known, at(2_000), &config);
         assert_eq!((granted.rate, fired.is_empty()), (fast.rate, true));
+    }
+
+    #[test]
+    fn where_the_arm_before_left_the_path_empty_the_rate_may_double() {
+        let config = GuardConfig::default();
+        let mut known = path(10);
+        for turn in 1..=10 {
+            let m = remuda_algorithms::Measurement {
+                rtt: Some(RttSamples::one(Duration::from_millis(100))),
+                delivered: Packets(9).to_bytes(MSS),
+                lost: Packets(1),
+                in_flight: Packets(9).to_bytes(MSS),
+                delivery_rate: Rate::from_bytes_per_sec(100_000),
+                ..remuda_algorithms::Measurement::QUIET
+            };
+            known.observe(&m, at(100 * turn));
+        }
+        let fast = Decision { rate: Some(Rate::from_bytes_per_sec(3_000_000)), ..asks(10) };
+        for (answered_losses, want) in [(false, 105_000), (true, 200_000)] {
+            known.answered_losses = answered_losses;
+            let mut guard = Guard::new(Packets(10).to_bytes(MSS), at(0));
+            guard.switched(asks(10), &known, at(1_000), &config);
+            let (granted, _) = guard.pass(fast, &known, at(1_010), &config);
+            assert_eq!(granted.rate, Some(Rate::from_bytes_per_sec(want)));
+        }
     }
 
     #[test]

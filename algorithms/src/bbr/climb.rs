@@ -100,8 +100,13 @@ impl Climb {
     pub fn resume(path: &PathState) -> Self {
         match (path.delivery_rate(), path.rtt_min_long()) {
             (Some(_), Some(min_rtt)) => Self::new(Phase::Settling(SETTLING_ROUNDS), min_rtt),
-            _ => Self::new(Phase::Over, Duration::ZERO),
+            _ => Self::over(),
         }
+    }
+
+    /// None.
+    pub fn over() -> Self {
+        Self::new(Phase::Over, Duration::ZERO)
     }
 
     fn new(phase: Phase, min_rtt: Duration) -> Self {

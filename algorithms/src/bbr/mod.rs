@@ -18,7 +18,8 @@
 //!   - no randomness: the first phase of the gain cycle follows from the bytes delivered;
 //!   - takes over a known path without STARTUP: DRAIN or PROBE_BW, from the path's delivery rate
 //!     and minimum RTT. Behind the queue of others, and on a path that loses packets, climb.rs
-//!     then raises the rate to the flow's share;
+//!     then raises the rate to the flow's share. A path that the arm before left empty begins with
+//!     STARTUP, which need not show growth for twenty round trips unless a queue stands;
 //!   - PROBE_RTT also counts as reached after two round trips, should the datapath never report
 //!     four segments in flight;
 //!   - a restart from idle is a silence of a second, as a report does not tell;
@@ -67,6 +68,9 @@ const RTT_UNKNOWN: Duration = Duration::from_millis(1);
 const BW_ROUNDS: u64 = 10;
 /// Nothing was in flight if there is no report for so long.
 const IDLE: Duration = Duration::from_secs(1);
+
+/// A report whose minimum round trip is so much of that of the path shows a queue.
+const QUEUE_PERCENT: u32 = 125;
 
 /// BBR, for one flow.
 #[derive(Clone, Debug)]
@@ -172,7 +176,9 @@ impl Bbr {
             last_at: now,
             path,
         };
-        if known {
+        if known && bbr.path.is_left_empty() {
+            (bbr.pipe, bbr.climb) = (FullPipe::left_empty(), Climb::over());
+        } else if known {
             bbr.mode = bbr.mode_of_known_path(now);
             bbr.cwnd.cut(bbr.target().1);
         }
@@ -229,6 +235,10 @@ impl Bbr {
                 seen.in_flight = Model::in_net_while_probing(m.in_flight, self.rate, mss);
             }
             cycle.update(&seen, target, self.model.min_rtt(), now);
+        }
+        let queue = self.model.min_rtt().map(|rtt| rtt * QUEUE_PERCENT / 100);
+        if m.rtt.zip(queue).is_some_and(|(rtt, queue)| rtt.min >= queue) {
+            self.pipe.expect_growth();
         }
         if round_started && !m.app_limited {
             self.pipe.update(self.model.bw());
@@ -327,7 +337,7 @@ impl Bbr {
 mod tests {
     use super::*;
     use crate::measurement::RttSamples;
-    use crate::script::{MSS, path};
+    use crate::script::{MSS, left_empty, path};
     use crate::units::Packets;
 
     const RATE: Rate = Rate::from_bytes_per_sec(3_000_000);
@@ -375,6 +385,21 @@ mod tests {
             assert_eq!(matches!(bbr.mode, Mode::ProbeBw(_)), !drains);
             assert!(first.rate <= Some(RATE));
         }
+    }
+
+    #[test]
+    fn a_path_that_was_left_empty_is_taken_over_in_startup() {
+        let (known, now) = left_empty(path(10), RTT, RATE);
+        let mut bbr = Bbr::default();
+        bbr.resume(&known, now);
+        // A rate that does not grow for some round trips does not end it.
+        let mut modes = Vec::new();
+        for report in 1..=120 {
+            bbr.on_measurement(&steady(BDP), now + RTT / 4 * report);
+            modes.push(bbr.mode == Mode::Startup);
+        }
+        assert!(modes[..60].iter().all(|starts| *starts), "{modes:?}");
+        assert!(modes[110..].iter().all(|starts| !starts), "{modes:?}");
     }
 
     #[test]

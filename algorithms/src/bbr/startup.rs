@@ -12,6 +12,9 @@ const GROWTH: Gain = Gain(1_250);
 /// tcp_bbr.c `bbr_full_bw_cnt`: and the pipe is full if it did not for three round trips (the
 /// receive window grows, we fill it, the rate shows it).
 const ROUNDS: u32 = 3;
+/// On a path that was left empty, this many rounds need not show growth. In a burst, the arm before
+/// was faster than on the whole, and growth does not show until that rate is forgotten.
+const EXCUSED: u32 = 20;
 
 /// Whether the pipe is full.
 #[derive(Clone, Copy, Debug)]
@@ -19,12 +22,24 @@ pub struct FullPipe {
     bw: Rate,
     rounds: u32,
     full: bool,
+    /// This many rounds from now on need not show growth.
+    excused: u32,
 }
 
 impl FullPipe {
     /// The pipe of a path whose rate is known is full.
     pub fn new(full: bool) -> Self {
-        Self { bw: Rate::default(), rounds: 0, full }
+        Self { bw: Rate::default(), rounds: 0, full, excused: 0 }
+    }
+
+    /// That of a path that the arm before left empty.
+    pub fn left_empty() -> Self {
+        Self { excused: EXCUSED, ..Self::new(false) }
+    }
+
+    /// A queue stands: the rate has to grow from now on.
+    pub fn expect_growth(&mut self) {
+        self.excused = 0;
     }
 
     /// Whether the pipe is full.
@@ -35,6 +50,10 @@ impl FullPipe {
     /// At the start of a round that the application did not limit.
     pub fn update(&mut self, bw: Rate) {
         if self.full || bw == Rate::default() {
+            return;
+        }
+        if self.excused > 0 {
+            (self.bw, self.excused) = (bw, self.excused - 1);
             return;
         }
         if bw >= self.bw * GROWTH {

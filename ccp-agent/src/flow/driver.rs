@@ -132,6 +132,7 @@ impl Driver {
     /// See [`Arm::hand_off`].
     pub fn hand_off(&self, path: &mut PathState) {
         self.running().hand_off(path);
+        path.answered_losses = self.running().info().answers_losses;
     }
 
     /// See [`Arm::wake_at`].
