@@ -42,7 +42,7 @@ impl Default for AntelopeConfig {
             first: None,
             agreements: 4,
             decide_ms: 250,
-            units_min: 3,
+            units_min: 1,
             margin_percent: 3.0,
             caution: 0.5,
             lost_percent_max: 10.0,
