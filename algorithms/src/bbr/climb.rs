@@ -104,7 +104,7 @@ impl Climb {
         }
     }
 
-    /// None.
+    /// One that has ended: the flow does not climb.
     pub fn over() -> Self {
         Self::new(Phase::Over, Duration::ZERO)
     }

@@ -4,7 +4,7 @@
 //! The kernel says at each report what held the sender back: its peer's receive window, its send
 //! buffer, an application without data, or the congestion window. The time since the report before
 //! counts for that. An application that waited for its send buffer within the last round trip has
-//! data: until it runs and writes, the buffer is still the limit, as a larger one would have lasted.
+//! data. Until it runs and writes, the buffer is still the limit: a larger one would have lasted.
 
 use remuda_algorithms::units::Bytes;
 use remuda_algorithms::{Measurement, RttSamples};
