@@ -236,7 +236,7 @@ impl Bbr {
             }
             cycle.update(&seen, target, self.model.min_rtt(), now);
         }
-        let queue = self.model.min_rtt().map(|rtt| rtt * QUEUE_PERCENT / 100);
+        let queue = self.model.min_rtt().map(|rtt| rtt.saturating_mul(QUEUE_PERCENT) / 100);
         if m.rtt.zip(queue).is_some_and(|(rtt, queue)| rtt.min >= queue) {
             self.pipe.expect_growth();
         }
