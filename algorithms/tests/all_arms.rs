@@ -172,6 +172,7 @@ proptest! {
                 incumbent.on_measurement(m, *now);
             }
             incumbent.hand_off(&mut path);
+            path.answered_losses = from.answers_losses;
             for to in ARMS {
                 let first = built(to).resume(&path, Time(at));
                 assert_sane(to, sizes(&path, &[]), first)?;
