@@ -24,8 +24,8 @@
 //!     is less than a segment;
 //!   - after a timeout the window starts from its floor;
 //!   - a window that is not used does not grow (RFC 7661);
-//!   - takes a known path over at its BDP and 1 / delta segments, with v = 1; in slow start
-//!     if the arm before has left the path empty.
+//!   - takes a known path over at its BDP and 1 / delta segments, with v = 1; in slow start if the
+//!     arm before has left the path empty.
 
 use crate::arm::{Arm, ArmInfo, Decision, ProgramId, Queue, REPORTS_PER_ROUND_MANY};
 use crate::filter::Windowed;

@@ -36,7 +36,8 @@ pub struct GuardConfig {
     pub step_up_percent_per_rtt: u64,
     /// For how many RTTs after a switch the rate stays capped.
     pub settle_rtts: u32,
-    /// The cap of the pacing rate in those RTTs, in per cent of the path's delivery rate.
+    /// The cap of the pacing rate in those RTTs, in per cent of the path's delivery rate. It is 200
+    /// at least on a path that the arm before has left empty.
     pub settle_rate_percent: u64,
     /// The least time between two switches that a policy asks for, in milliseconds.
     pub dwell_ms_min: u64,
