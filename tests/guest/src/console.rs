@@ -2,6 +2,8 @@
 
 /// `init.sh` prints this when the command has ended.
 const ENDED: &str = "guest: ended with status ";
+/// `init.sh` prints this first.
+const BEGUN: &str = "guest: begins";
 /// Number of lines that an error shows if the kernel reported no fault.
 const LAST_LINES: usize = 60;
 /// Number of lines that an error shows from the first complaint on: enough for two reports of
@@ -37,6 +39,11 @@ fn is_complaint(line: &str) -> bool {
     })
 }
 
+/// Whether the kernel came as far as its first process.
+pub(crate) fn has_begun(console: &str) -> bool {
+    console.lines().any(|line| line.ends_with(BEGUN))
+}
+
 /// The status of the command, if the command ended.
 pub(crate) fn status(console: &str) -> Option<i32> {
     console.lines().rev().find_map(|line| line.strip_prefix(ENDED)?.trim().parse().ok())
@@ -59,6 +66,12 @@ mod tests {
     fn the_status_is_in_the_consoles_last_lines() {
         assert_eq!(status("boot\nguest: ended with status 3\n[ 2.0] Power down\n"), Some(3));
         assert_eq!(status("boot\nKernel panic\n"), None);
+    }
+
+    #[test]
+    fn the_first_process_says_that_it_begins() {
+        assert!(has_begun("[ 1.0] boot\nguest: begins\n[ 2.0] Oops\n"));
+        assert!(!has_begun("[ 6.3] Oops: int3: 0000 [#1] PREEMPT SMP NOPTI\n"));
     }
 
     #[test]

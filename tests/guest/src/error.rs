@@ -68,6 +68,14 @@ pub enum Error {
         /// The console's last lines.
         console: String,
     },
+    /// The guest's kernel ended before its first process ran, at every attempt.
+    #[error("the guest's kernel did not boot, {boots} times; its console ends:\n{console}")]
+    Boot {
+        /// How often it was tried.
+        boots: u32,
+        /// The console's last lines.
+        console: String,
+    },
     /// The guest ended before its command did.
     #[error("the guest ended before its command did; its console ends:\n{console}")]
     Died {

@@ -3,6 +3,7 @@
 # says how it ended. What the command prints goes to the second serial port, all else to the first.
 /bin/busybox --install -s /bin
 export PATH=/bin HOME=/tmp
+echo 'guest: begins'
 mount -t proc none /proc
 mount -t sysfs none /sys
 mount -t devtmpfs none /dev
