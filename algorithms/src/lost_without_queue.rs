@@ -1,9 +1,10 @@
 //! Whether a path loses by chance, while no queue stands.
 //!
-//! An arm that answers losses is left with little of such a link, however empty that is. Its
-//! successor, if it does not answer losses, need not feel its way
-//! ([`crate::PathState::is_left_empty`]). A policer and a short buffer lose without a long queue
-//! too, but in bursts, and the link is full then: losses by chance are in more round trips.
+//! An arm that answers losses has little of such a link, however empty the link is. If the next arm
+//! does not answer losses, the next arm need not feel its way
+//! ([`crate::PathState::is_left_empty`]). A policer and a short buffer also lose without a long
+//! queue, but the link is full then, and they lose in bursts. As many losses by chance fall into
+//! more round trips.
 
 use crate::measurement::Measurement;
 use crate::round::Round;
@@ -12,28 +13,31 @@ use std::time::Duration;
 
 /// A report whose mean round trip is at most so much of the least one shows no queue.
 const QUEUE_PERCENT: u32 = 110;
-/// So much of what was sent must be lost.
+/// A path loses by chance only if this share of what was sent is lost,
 const SHARE_MIN: f64 = 0.005;
-/// In so many round trips.
+/// if this many round trips have lost,
 const LOSING_MIN: f64 = 3.0;
-/// Of the round trips in which as many losses by chance would be, so many must have lost.
+/// and if they are at least this share of the round trips into which as many losses would fall by
+/// chance.
 const SPREAD_MIN: f64 = 0.5;
 /// After so many round trips, half of what was seen is forgotten.
 const ROUNDS_MAX: f64 = 100.0;
 
-/// What was sent and lost without a queue.
+/// What a flow has sent and lost while no queue stood.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LostWithoutQueue {
     round: Round,
-    /// Of this round trip, in segments.
+    /// What this round trip has sent and lost.
     now: Counts,
-    /// Of the round trips before, and how many they are.
+    /// What the round trips before this one have sent and lost.
     before: Counts,
+    /// The number of round trips before this one; half of it is forgotten at times.
     rounds: f64,
-    /// How many of them have lost.
+    /// The number of those round trips that have lost.
     losing: f64,
 }
 
+/// Numbers of segments.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     sent: f64,

@@ -216,8 +216,8 @@ impl PathState {
         self.delivery_rate_max.map(|f| f.get())
     }
 
-    /// Whether the arm before has probably left it empty: it answered each loss of a path that
-    /// loses without a queue.
+    /// Whether the arm before has probably left the path empty: that arm answered each loss, and
+    /// the path loses by chance.
     pub fn is_left_empty(&self) -> bool {
         self.answered_losses && self.lost_without_queue.is_seen()
     }

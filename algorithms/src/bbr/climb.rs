@@ -104,7 +104,7 @@ impl Climb {
         }
     }
 
-    /// One that has ended: the flow does not climb.
+    /// A climb that is over before it begins.
     pub fn over() -> Self {
         Self::new(Phase::Over, Duration::ZERO)
     }

@@ -12,8 +12,9 @@ const GROWTH: Gain = Gain(1_250);
 /// tcp_bbr.c `bbr_full_bw_cnt`: and the pipe is full if it did not for three round trips (the
 /// receive window grows, we fill it, the rate shows it).
 const ROUNDS: u32 = 3;
-/// On a path that was left empty, this many rounds need not show growth. In a burst, the arm before
-/// was faster than on the whole, and growth does not show until that rate is forgotten.
+/// On a path that was left empty, this many rounds need not show growth. The arm before may have
+/// been faster in a burst than on the whole, and growth does not show until the rate of the burst is
+/// forgotten.
 const EXCUSED: u32 = 20;
 
 /// Whether the pipe is full.
@@ -32,12 +33,12 @@ impl FullPipe {
         Self { bw: Rate::default(), rounds: 0, full, excused: 0 }
     }
 
-    /// That of a path that the arm before left empty.
+    /// The pipe of a path that the arm before left empty.
     pub fn left_empty() -> Self {
         Self { excused: EXCUSED, ..Self::new(false) }
     }
 
-    /// A queue stands: the rate has to grow from now on.
+    /// To be called when a queue stands: the rate has to grow from now on.
     pub fn expect_growth(&mut self) {
         self.excused = 0;
     }

@@ -75,7 +75,7 @@ const TRIED_FOR: Duration = Duration::from_secs(6);
 /// Only arms that have so much of the best one's score, if they do as well as they may, are tried.
 const WORTH_TRYING: f32 = 0.5;
 
-/// For a gain above the first, the second is how many decisions must agree.
+/// Gains, in shares of the best arm's reward, and how many decisions must agree for more than each.
 const ENOUGH_FOR: [(f32, u32); 2] = [(0.15, 2), (0.6, 1)];
 
 /// More companions than these no flow has that models are trained on.
