@@ -27,9 +27,9 @@ const ROUNDS_MAX: f64 = 100.0;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LostWithoutQueue {
     round: Round,
-    /// What this round trip has sent and lost.
+    /// What this round trip has sent and lost, in segments.
     now: Counts,
-    /// What the round trips before this one have sent and lost.
+    /// What the round trips before this one have sent and lost, in segments.
     before: Counts,
     /// The number of round trips before this one; half of it is forgotten at times.
     rounds: f64,
@@ -37,7 +37,6 @@ pub struct LostWithoutQueue {
     losing: f64,
 }
 
-/// Numbers of segments.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     sent: f64,

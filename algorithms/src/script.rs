@@ -14,8 +14,8 @@ pub fn path(cwnd_pkts: u64) -> PathState {
     PathState::new(MSS, Packets(cwnd_pkts).to_bytes(MSS))
 }
 
-/// A path that an arm has left empty, and the time of its last report. The path has lost one segment
-/// in ten in each of ten round trips of `rtt`, and the arm has answered each loss.
+/// A path that an arm has left empty, and the time of its last report. The path has lost one
+/// segment in ten in each of ten round trips of `rtt`, and the arm has answered each loss.
 pub fn left_empty(mut path: PathState, rtt: Duration, rate: Rate) -> (PathState, Time) {
     let mut now = Time::ZERO;
     for _ in 0..10 {

@@ -13,8 +13,8 @@ const GROWTH: Gain = Gain(1_250);
 /// receive window grows, we fill it, the rate shows it).
 const ROUNDS: u32 = 3;
 /// On a path that was left empty, this many rounds need not show growth. The arm before may have
-/// been faster in a burst than on the whole, and growth does not show until the rate of the burst is
-/// forgotten.
+/// been faster in a burst than on the whole, and growth does not show until the rate of the burst
+/// is forgotten.
 const EXCUSED: u32 = 20;
 
 /// Whether the pipe is full.
