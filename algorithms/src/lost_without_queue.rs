@@ -7,7 +7,6 @@
 //! more round trips.
 
 use crate::measurement::Measurement;
-use crate::round::Round;
 use crate::units::Bytes;
 use std::time::Duration;
 
@@ -26,7 +25,6 @@ const ROUNDS_MAX: f64 = 100.0;
 /// What a flow has sent and lost while no queue stood.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LostWithoutQueue {
-    round: Round,
     /// What this round trip has sent and lost, in segments.
     now: Counts,
     /// What the round trips before this one have sent and lost, in segments.
@@ -44,15 +42,15 @@ struct Counts {
 }
 
 impl LostWithoutQueue {
-    /// Takes in a report of a path with this least round trip.
-    pub fn observe(&mut self, m: &Measurement, rtt_min: Duration, mss: Bytes) {
+    /// Takes in a report of a path with this least round trip; the report may end a round.
+    pub fn observe(&mut self, m: &Measurement, rtt_min: Duration, mss: Bytes, ends_round: bool) {
         let least = rtt_min.saturating_mul(QUEUE_PERCENT) / 100;
         if m.rtt.is_some_and(|rtt| rtt.mean() <= least) {
             let lost = m.lost.0 as f64;
             self.now.sent += m.delivered.0 as f64 / mss.0.max(1) as f64 + lost;
             self.now.lost += lost;
         }
-        if self.round.observe(m, mss) {
+        if ends_round {
             self.end_round();
         }
     }
@@ -101,7 +99,7 @@ mod tests {
                 in_flight: Packets(39).to_bytes(MSS),
                 ..Measurement::QUIET
             };
-            seen.observe(&m, Duration::from_millis(40), MSS);
+            seen.observe(&m, Duration::from_millis(40), MSS, true);
         }
         seen.is_seen()
     }

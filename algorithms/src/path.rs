@@ -8,6 +8,7 @@ use crate::filter::Windowed;
 use crate::lost_without_queue::LostWithoutQueue;
 use crate::measurement::Measurement;
 use crate::preference::Preference;
+use crate::round::Round;
 use crate::units::{Bytes, Packets, Rate, Time};
 use core::net::SocketAddr;
 use std::time::Duration;
@@ -19,6 +20,10 @@ const RTT_MIN_LONG_WINDOW: Duration = Duration::from_secs(300);
 /// RFC 6298 section 2: weight of a new sample in the smoothed RTT is 1/8, in its variance 1/4.
 const SRTT_WEIGHT: u32 = 8;
 const RTTVAR_WEIGHT: u32 = 4;
+/// A flow is young for so many round trips.
+const YOUNG_ROUNDS: u64 = 30;
+/// After a switch of a young flow, the guard limits the rate for so many round trips.
+pub const SETTLE_RTTS_OF_YOUNG: u32 = 3;
 /// RFC 5681 section 3.1: a window below two segments cannot be acknowledged without delay.
 pub const CWND_MIN: Packets = Packets(2);
 
@@ -79,6 +84,7 @@ pub struct PathState {
     rtt_min_of_data: Option<Windowed<Duration>>,
     rtt_max: Option<Windowed<Duration>>,
     delivery_rate_max: Option<Windowed<Rate>>,
+    round: Round,
     lost_without_queue: LostWithoutQueue,
 }
 
@@ -116,6 +122,7 @@ impl PathState {
             rtt_min_of_data: None,
             rtt_max: None,
             delivery_rate_max: None,
+            round: Round::default(),
             lost_without_queue: LostWithoutQueue::default(),
         }
     }
@@ -150,8 +157,9 @@ impl PathState {
             self.observe_rtt(rtt.mean(), rtt.min, rtt.max, at);
             least(&mut self.rtt_min_of_data, RTT_MIN_LONG_WINDOW, at, rtt.min);
         }
+        let has_round_ended = self.round.observe(m, self.mss);
         if let Some(rtt_min) = self.rtt_min_of_data() {
-            self.lost_without_queue.observe(m, rtt_min, self.mss);
+            self.lost_without_queue.observe(m, rtt_min, self.mss, has_round_ended);
         }
         let rate = m.delivery_rate;
         let known = self.delivery_rate();
@@ -220,6 +228,13 @@ impl PathState {
     /// the path loses by chance.
     pub fn is_left_empty(&self) -> bool {
         self.answered_losses && self.lost_without_queue.is_seen()
+    }
+
+    /// Whether the flow has begun so lately that it may have far less than its share: its first arm
+    /// has ended slow start, perhaps too early, and beside a queue that stood before no round trip
+    /// shows how long the path is.
+    pub fn is_young(&self) -> bool {
+        self.round.count() <= YOUNG_ROUNDS
     }
 
     /// Bandwidth-delay product: [`Self::delivery_rate`] times [`Self::rtt_min`].

@@ -3,10 +3,10 @@
 //!
 //! Each clamp names its rule; the flow host records it as an event.
 
-pub use crate::trial::RollBack;
 use crate::trial::Trial;
+pub use crate::trial::RollBack;
 use remuda_algorithms::filter::Windowed;
-use remuda_algorithms::path::{CWND_MIN, PathState};
+use remuda_algorithms::path::{CWND_MIN, PathState, SETTLE_RTTS_OF_YOUNG};
 use remuda_algorithms::units::{Bytes, Packets, Rate, Time};
 use remuda_algorithms::{Decision, Measurement, Proposal, Readiness, native};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,8 @@ pub struct GuardConfig {
     pub rate_mbit_per_sec_max: u64,
     /// How much of its window a flow may add in one RTT, in per cent. Slow start adds 100.
     pub step_up_percent_per_rtt: u64,
-    /// For how many RTTs after a switch the rate stays capped.
+    /// For how many RTTs after a switch the rate stays capped; 3 at most if the flow has begun
+    /// less than 30 RTTs before.
     pub settle_rtts: u32,
     /// The cap of the pacing rate in those RTTs, in per cent of the path's delivery rate. It is 200
     /// at least on a path that the arm before has left empty.
@@ -191,7 +192,8 @@ pub struct Guard {
     last_at: Time,
     /// When the last switch was; `None` before the first.
     switched_at: Option<Time>,
-    settles: bool,
+    /// For how many RTTs from then on the rate stays capped.
+    settle_rtts: u32,
     recent_switches: VecDeque<Time>,
     trial: Trial,
 }
@@ -215,7 +217,7 @@ impl Guard {
             high_water: Windowed::max(window, micros(now), cwnd),
             last_at: now,
             switched_at: None,
-            settles: false,
+            settle_rtts: 0,
             recent_switches: VecDeque::new(),
             trial: Trial::new(now),
         }
@@ -282,8 +284,7 @@ impl Guard {
             capped = ceiling;
             fired.push(Rule::RateCeiling);
         }
-        let settling = self.settles
-            && self.switched_at.is_some_and(|at| now - at < rtt(path) * config.settle_rtts);
+        let settling = self.switched_at.is_some_and(|at| now - at < rtt(path) * self.settle_rtts);
         if let (true, Some(delivered)) = (settling, path.delivery_rate()) {
             let of_delivered = if path.is_left_empty() {
                 config.settle_rate_percent.max(SETTLE_PERCENT_OF_EMPTY)
@@ -356,7 +357,11 @@ impl Guard {
         config: &GuardConfig,
     ) -> (Decision, bool) {
         self.switched_at = Some(now);
-        self.settles = config.hand_off == HandOff::Warm;
+        self.settle_rtts = match config.hand_off {
+            HandOff::Cold => 0,
+            HandOff::Warm if path.is_young() => config.settle_rtts.min(SETTLE_RTTS_OF_YOUNG),
+            HandOff::Warm => config.settle_rtts,
+        };
         self.recent_switches.retain(|at| now - *at < MINUTE);
         self.recent_switches.push_back(now);
         let raised = first.cwnd > path.cwnd;
@@ -451,6 +456,25 @@ mod tests {
         assert_eq!(fired.iter().collect::<Vec<_>>(), [Rule::SettleRate]);
         let (granted, fired) = guard.pass(fast, &known, at(2_000), &config);
         assert_eq!((granted.rate, fired.is_empty()), (fast.rate, true));
+    }
+
+    #[test]
+    fn the_rate_of_a_young_flow_settles_for_three_round_trips() {
+        let config = GuardConfig::default();
+        let settled_at = |rounds: u64| {
+            let mut known = path(20);
+            let m = Measurement {
+                delivered: MSS,
+                delivery_rate: Rate::from_bytes_per_sec(1_000_000),
+                ..Measurement::QUIET
+            };
+            (0..rounds).for_each(|round| known.observe(&m, at(round)));
+            let mut guard = Guard::new(Packets(20).to_bytes(MSS), at(0));
+            let fast = Decision { rate: Some(Rate::from_bytes_per_sec(3_000_000)), ..asks(20) };
+            guard.switched(fast, &known, at(0), &config);
+            (1..20).find(|rtts| guard.pass(fast, &known, at(rtts * 100), &config).0 == fast)
+        };
+        assert_eq!([1, 30, 31, 500].map(settled_at), [Some(3), Some(3), Some(8), Some(8)]);
     }
 
     #[test]

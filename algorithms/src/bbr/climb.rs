@@ -5,17 +5,19 @@
 //! flow climbs: a round trip at a higher rate, a round trip at the measured rate, and again while
 //! most of the increase is delivered.
 //!
-//! On a path that loses packets without a queue, the arm before may have answered each loss. If a
-//! step is delivered there without a queue, the link is not full, and STARTUP fills it.
+//! A young flow may have far less than its share, whatever its round trips show: if others kept a
+//! queue before it began, it has not seen a shorter one. If most of a first step is delivered, it
+//! goes on with STARTUP, as a new flow would.
 //!
 //! Not in BBR, which begins a flow with STARTUP.
 
 use crate::measurement::Measurement;
-use crate::path::PathState;
+use crate::path::{PathState, SETTLE_RTTS_OF_YOUNG};
 use crate::units::{Bytes, Gain, Rate};
 use std::time::Duration;
 
-/// The guard limits the rate for so many round trips after a switch (`settle_rtts`).
+/// The guard limits the rate for so many round trips after a switch (`settle_rtts`); of a young
+/// flow for fewer.
 const SETTLING_ROUNDS: u32 = 8;
 /// In this round after a switch, BBR has drained what the arm before had queued, and BBR has not
 /// yet queued much itself.
@@ -30,10 +32,6 @@ const STEP: Gain = Gain(1_500);
 const DELIVERED: Gain = Gain(600);
 /// A step that loses more says nothing: the queue of the others has overflowed.
 const LOSS_MAX: Gain = Gain(20);
-/// If a path loses so much without a queue, an arm that answers losses has little of the link.
-const PATH_LOSS_MIN: Gain = Gain(10);
-/// What a path loses varies: a round trip may lose this many times as much, and two packets.
-const PATH_LOSS_VARIES: Gain = Gain(1_500);
 /// After so many steps that found nothing the climb ends.
 const TRIES: u32 = 3;
 /// Rounds between such a step and the next one.
@@ -58,19 +56,10 @@ pub enum Found {
     Nothing,
     /// A step begins, behind a queue of others with this minimum RTT.
     Queue(Duration),
-    /// The link is not full.
+    /// A young flow has less than its share.
     Room,
     /// A step ends, and none follows for now.
     Ended,
-}
-
-/// What keeps an arm from its share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KeptBy {
-    /// The queue of others, seen when BBR had drained its own.
-    Queue,
-    /// The losses of the path.
-    Losses,
 }
 
 /// The climb of one flow.
@@ -78,11 +67,9 @@ enum KeptBy {
 pub struct Climb {
     phase: Phase,
     tries: u32,
-    /// What may have kept the arm before from its share.
-    kept_by: Option<KeptBy>,
-    /// What was lost and what was sent without a queue, since the switch.
-    path_lost: Bytes,
-    path_sent: Bytes,
+    is_young: bool,
+    /// A queue stood when BBR had drained its own: that of others.
+    is_behind: bool,
     /// The path's minimum RTT at the switch.
     min_rtt: Duration,
     /// The bandwidth before the step.
@@ -91,37 +78,32 @@ pub struct Climb {
     rtt: Option<Duration>,
     lost: Bytes,
     delivered: Bytes,
-    mss: Bytes,
 }
 
 impl Climb {
     /// On the path of a flow that is taken over. A new flow does not climb: its handshake has
     /// measured a round trip, but no rate.
     pub fn resume(path: &PathState) -> Self {
-        match (path.delivery_rate(), path.rtt_min_long()) {
-            (Some(_), Some(min_rtt)) => Self::new(Phase::Settling(SETTLING_ROUNDS), min_rtt),
-            _ => Self::over(),
-        }
+        let (Some(_), Some(min_rtt)) = (path.delivery_rate(), path.rtt_min_long()) else {
+            return Self::over();
+        };
+        let is_young = path.is_young();
+        let settling = if is_young { SETTLE_RTTS_OF_YOUNG } else { SETTLING_ROUNDS };
+        Self { is_young, min_rtt, phase: Phase::Settling(settling), ..Self::over() }
     }
 
     /// A climb that is over before it begins.
     pub fn over() -> Self {
-        Self::new(Phase::Over, Duration::ZERO)
-    }
-
-    fn new(phase: Phase, min_rtt: Duration) -> Self {
         Self {
-            phase,
+            phase: Phase::Over,
             tries: TRIES,
-            kept_by: None,
-            path_lost: Bytes(0),
-            path_sent: Bytes(0),
-            min_rtt,
+            is_young: false,
+            is_behind: false,
+            min_rtt: Duration::ZERO,
             bw: Rate::default(),
             rtt: None,
             lost: Bytes(0),
             delivered: Bytes(0),
-            mss: Bytes(0),
         }
     }
 
@@ -139,80 +121,40 @@ impl Climb {
         if let Some(rtt) = m.rtt {
             self.rtt = Some(self.rtt.map_or(rtt.min, |min| min.min(rtt.min)));
         }
-        self.mss = mss;
         self.lost += m.lost.to_bytes(mss);
         self.delivered += m.delivered;
-    }
-
-    /// The share that the path loses without a queue.
-    fn path_loss(&self) -> Gain {
-        Gain(self.path_lost.0.saturating_mul(Gain::ONE.0) / self.path_sent.0.max(1))
-    }
-
-    /// What keeps an arm from its share while there is a queue or none.
-    fn keeper(&self, has_queue: bool) -> Option<KeptBy> {
-        if has_queue {
-            return Some(KeptBy::Queue);
-        }
-        (self.path_loss() >= PATH_LOSS_MIN).then_some(KeptBy::Losses)
-    }
-
-    /// Whether a round of that much lost more than the path does by itself.
-    fn is_lossy(&self, sent: Bytes) -> bool {
-        let by_itself = match self.kept_by {
-            Some(KeptBy::Losses) => {
-                sent * self.path_loss() * PATH_LOSS_VARIES + self.mss + self.mss
-            }
-            _ => Bytes(0),
-        };
-        self.lost > sent * LOSS_MAX + by_itself
-    }
-
-    /// What a step of that gain must deliver, over what was delivered before it.
-    fn enough(&self, gain: Gain) -> Gain {
-        let more = (gain.0 - Gain::ONE.0) * DELIVERED.0 / Gain::ONE.0;
-        let kept = match self.kept_by {
-            Some(KeptBy::Losses) => Gain::ONE.0.saturating_sub(self.path_loss().0),
-            _ => Gain::ONE.0,
-        };
-        Gain((Gain::ONE.0 + more) * kept / Gain::ONE.0)
     }
 
     /// A round has ended, with that bandwidth in force.
     pub fn end_round(&mut self, bw: Rate) -> Found {
         let sent = self.lost + self.delivered;
-        let is_lossy = self.is_lossy(sent);
-        let lost = std::mem::take(&mut self.lost);
-        self.delivered = Bytes(0);
+        let is_lossy = self.lost > sent * LOSS_MAX;
+        (self.lost, self.delivered) = (Bytes(0), Bytes(0));
         let Some(rtt) = self.rtt.take() else { return Found::Nothing };
         let has_queue = rtt.saturating_mul(100) >= self.min_rtt.saturating_mul(QUEUE_PERCENT);
-        if !has_queue && matches!(self.phase, Phase::Settling(_)) {
-            self.path_lost += lost;
-            self.path_sent += sent;
-        }
-        let first = match self.kept_by {
-            Some(KeptBy::Losses) => (Phase::Step(STEP), Found::Nothing),
-            _ => (Phase::Step(FIRST_STEP), Found::Queue(rtt)),
+        let step = |gain| {
+            let found = if has_queue { Found::Queue(rtt) } else { Found::Nothing };
+            (Phase::Step(gain), found)
         };
         let (phase, found) = match self.phase {
             Phase::Over => (Phase::Over, Found::Nothing),
-            Phase::Settling(0) if self.kept_by.is_none() => (Phase::Over, Found::Nothing),
-            Phase::Settling(0) if self.kept_by == self.keeper(has_queue) => first,
+            Phase::Settling(0) if self.is_young => step(FIRST_STEP),
+            Phase::Settling(0) if self.is_behind && has_queue => step(FIRST_STEP),
             Phase::Settling(0) => (Phase::Over, Found::Nothing),
             Phase::Settling(left) => {
                 if left + DRAINED_ROUND == SETTLING_ROUNDS {
-                    self.kept_by = self.keeper(has_queue);
+                    self.is_behind = has_queue;
                 }
                 (Phase::Settling(left - 1), Found::Nothing)
             }
-            Phase::Waiting(0) => first,
+            Phase::Waiting(0) => step(FIRST_STEP),
             Phase::Waiting(left) => (Phase::Waiting(left - 1), Found::Nothing),
             Phase::Step(gain) if !is_lossy => (Phase::Look(gain), Found::Nothing),
-            Phase::Look(gain) if !is_lossy && bw >= self.bw * self.enough(gain) => {
-                match self.kept_by {
-                    Some(KeptBy::Losses) if has_queue => (Phase::Over, Found::Ended),
-                    Some(KeptBy::Losses) => (Phase::Over, Found::Room),
-                    _ => (Phase::Step(STEP), Found::Queue(rtt)),
+            Phase::Look(gain) if !is_lossy && bw >= self.bw * enough(gain) => {
+                if self.is_young {
+                    (Phase::Over, Found::Room)
+                } else {
+                    step(STEP)
                 }
             }
             Phase::Step(_) | Phase::Look(_) => {
@@ -227,6 +169,11 @@ impl Climb {
         self.phase = phase;
         found
     }
+}
+
+/// What a step of that gain must deliver, over what was delivered before it.
+fn enough(gain: Gain) -> Gain {
+    Gain(Gain::ONE.0 + (gain.0 - Gain::ONE.0) * DELIVERED.0 / Gain::ONE.0)
 }
 
 #[cfg(test)]
@@ -249,16 +196,22 @@ mod tests {
         climb.end_round(bw)
     }
 
-    /// A climb whose rounds, one after the other, have these minimum round trips.
-    fn after(rtts_ms: &[u64]) -> Climb {
-        let mut taken_over = path(10);
+    /// A flow of so many round trips that is taken over.
+    fn taken_over(rounds: u32) -> Climb {
+        let mut path = path(10);
         let m = Measurement {
             rtt: Some(RttSamples::one(MIN_RTT)),
+            delivered: MSS,
             delivery_rate: RATE,
             ..Measurement::QUIET
         };
-        taken_over.observe(&m, Time(MIN_RTT));
-        let mut climb = Climb::resume(&taken_over);
+        (1..=rounds).for_each(|round| path.observe(&m, Time(MIN_RTT * round)));
+        Climb::resume(&path)
+    }
+
+    /// A climb whose rounds, one after the other, have these minimum round trips.
+    fn after(rtts_ms: &[u64]) -> Climb {
+        let mut climb = taken_over(50);
         for rtt_ms in rtts_ms {
             round(&mut climb, *rtt_ms, RATE, 0);
         }
@@ -292,22 +245,22 @@ mod tests {
     }
 
     #[test]
-    fn where_the_path_loses_without_a_queue_a_step_that_arrives_shows_room() {
-        let lossy = |rounds: u32| {
-            let mut climb = after(&[]);
-            (0..rounds).for_each(|_| assert_eq!(round(&mut climb, 41, RATE, 10), Found::Nothing));
-            climb
-        };
-        let mut climb = lossy(9);
-        assert_eq!(climb.gain(), Some(STEP));
-        round(&mut climb, 41, RATE, 14);
-        // A tenth of the step is lost, as of everything else.
-        assert_eq!(round(&mut climb, 41, RATE * Gain(1_350), 14), Found::Room);
-        assert_eq!(climb.gain(), None);
-        // On a full link nothing more arrives, and what was sent is queued.
-        let mut climb = lossy(9);
-        round(&mut climb, 55, RATE, 14);
-        assert_eq!(round(&mut climb, 62, RATE * Gain(1_020), 14), Found::Ended);
+    fn a_young_flow_starts_up_if_a_step_arrives_and_else_tries_three_times() {
+        for (delivered, want) in [(1_200, Some(Found::Room)), (1_100, None)] {
+            let mut climb = taken_over(5);
+            let mut bw = RATE;
+            let found: Vec<Found> = (0..30)
+                .map(|_| {
+                    // What is sent in a step arrives in the round after it.
+                    let looks = matches!(climb.phase, Phase::Look(_));
+                    bw = if looks { RATE * Gain(delivered) } else { RATE };
+                    round(&mut climb, 42, bw, 0)
+                })
+                .collect();
+            assert_eq!(found.iter().find(|it| **it == Found::Room).copied(), want, "{found:?}");
+            let ended = found.iter().filter(|it| **it == Found::Ended).count();
+            assert_eq!((ended, climb.phase), (if want.is_some() { 0 } else { 3 }, Phase::Over));
+        }
     }
 
     #[test]

@@ -17,10 +17,10 @@
 //!     flight is the most of a report: phases end up to a report later;
 //!   - no randomness: the first phase of the gain cycle follows from the bytes delivered;
 //!   - takes over a known path without STARTUP: DRAIN or PROBE_BW, from the path's delivery rate
-//!     and minimum RTT. Behind the queue of others, and on a path that loses packets, climb.rs
-//!     then raises the rate to the flow's share. On a path that the arm before left empty, BBR
-//!     begins with STARTUP, in which the rate need not grow for twenty round trips unless a queue
-//!     stands;
+//!     and minimum RTT. Behind the queue of others, climb.rs then raises the rate to the flow's
+//!     share; STARTUP follows if the flow is young and has less than its share. On a path that the
+//!     arm before left empty, BBR begins with STARTUP, in which the rate need not grow for twenty
+//!     round trips unless a queue stands;
 //!   - PROBE_RTT also counts as reached after two round trips, should the datapath never report
 //!     four segments in flight;
 //!   - a restart from idle is a silence of a second, as a report does not tell;
