@@ -155,6 +155,12 @@ pub fn merit(observed: &Observed, wants: Preference) -> Merit {
     Merit { value: carried / waited * shared, missing }
 }
 
+/// The part of the natural logarithm of a merit that is due to this share of what was sent, which
+/// was lost.
+pub fn ln_of_loss(share: f64) -> f64 {
+    LOSS_EXPONENT * (1.0 - share).clamp(LEAST, 1.0).ln()
+}
+
 /// How much the natural logarithm of a merit changes if the natural logarithms of goodput and delay
 /// change by these amounts.
 pub fn ln_change(ln_goodput: f64, ln_delay: f64, wants: Preference) -> f64 {

@@ -178,12 +178,12 @@ pub enum Event {
         to: String,
         reason: String,
     },
-    /// A policy's switch lowered power (throughput over delay) too much, so the agent switched
-    /// back.
+    /// A policy's switch lowered power (throughput over delay) or raised losses too much, so the
+    /// agent switched back.
     RolledBack {
         from: String,
         to: String,
-        power_percent: u64,
+        why: String,
     },
     /// The guard changed a decision. Recorded at most once a second for each flow.
     Clamped {

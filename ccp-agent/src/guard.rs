@@ -4,7 +4,7 @@
 //! Each clamp names its rule; the flow host records it as an event.
 
 use crate::trial::Trial;
-pub use crate::trial::RollBack;
+pub use crate::trial::{Cause, RollBack};
 use remuda_algorithms::filter::Windowed;
 use remuda_algorithms::path::{CWND_MIN, PathState, SETTLE_RTTS_OF_YOUNG};
 use remuda_algorithms::units::{Bytes, Packets, Rate, Time};
@@ -52,6 +52,9 @@ pub struct GuardConfig {
     /// The same limit for a policy that watches the effect of its own switches. It is higher,
     /// because power may have fallen for every arm.
     pub roll_back_watched_percent: u64,
+    /// If more than this many per cent of what is sent is lost after a policy's switch, and the
+    /// merit of goodput and losses has halved, the agent switches back; 0: never.
+    pub roll_back_lost_percent: u64,
     /// RTTs over which power is measured, before a switch and again after the settling RTTs.
     pub roll_back_rtts: u32,
     /// The share of a flow's life, in per cent, that it may spend in arms picked for exploration.
@@ -87,6 +90,7 @@ impl Default for GuardConfig {
             switches_per_minute_max: 6,
             roll_back_percent: 50,
             roll_back_watched_percent: 85,
+            roll_back_lost_percent: 25,
             roll_back_rtts: 10,
             explore_percent_max: 5,
             hand_off: HandOff::Warm,
@@ -105,6 +109,7 @@ impl GuardConfig {
             ("settle_rate_percent", self.settle_rate_percent, 50, 300),
             ("roll_back_percent", self.roll_back_percent, 0, 99),
             ("roll_back_watched_percent", self.roll_back_watched_percent, 0, 99),
+            ("roll_back_lost_percent", self.roll_back_lost_percent, 0, 99),
             ("roll_back_rtts", self.roll_back_rtts.into(), 1, 1_000),
             ("explore_percent_max", self.explore_percent_max, 0, 100),
         ] {
@@ -343,7 +348,7 @@ impl Guard {
         now: Time,
         config: &GuardConfig,
     ) -> Option<RollBack> {
-        self.trial.observe(m, rtt(path), now, config)
+        self.trial.observe(m, (path, rtt(path)), now, config)
     }
 
     /// Limits the first decision after a switch: it never raises the window. After a warm hand-off

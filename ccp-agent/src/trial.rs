@@ -3,10 +3,15 @@
 //! Power is throughput over delay (Kleinrock, 1978). It is measured over some round trips before a
 //! policy's switch, and over as many after the new arm has settled. If power has fallen by too
 //! much, the agent switches back, and refuses the same switch for a minute.
+//!
+//! Power does not show what is lost: behind a policer an arm that ignores losses has as much
+//! throughput as any other, and may send each packet four times. So the agent also switches back
+//! if the new arm loses much, and the merit of what arrives and what is lost has halved.
 
 use crate::guard::GuardConfig;
+use remuda_algorithms::merit::{ln_change, ln_of_loss};
 use remuda_algorithms::units::{Bytes, Time};
-use remuda_algorithms::{Measurement, Proposal};
+use remuda_algorithms::{Measurement, PathState, Preference, Proposal};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -14,6 +19,14 @@ use std::time::Duration;
 const BAN: Duration = Duration::from_secs(60);
 /// The shortest span over which power is measured.
 const SPAN_MIN: Duration = Duration::from_millis(500);
+/// Losses of so many round trips after a switch do not count: the new arm may start up, and that
+/// ends.
+const STARTS_UP_RTTS: u32 = 10;
+/// Losses of the new arm are counted over so many round trips,
+const LOSS_RTTS: u32 = 5;
+/// and watched for so many after a switch, or for this time if that is longer.
+const LOSS_WATCHED_RTTS: u32 = 50;
+const LOSS_WATCHED: Duration = Duration::from_secs(10);
 /// The most reports stored; further ones are added to the last.
 const REPORTS_MAX: usize = 256;
 
@@ -22,8 +35,17 @@ const REPORTS_MAX: usize = 256;
 pub struct RollBack {
     /// The arm before the switch.
     pub to: &'static str,
+    /// The reason.
+    pub cause: Cause,
+}
+
+/// What a switch made worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
     /// Power after the switch, in per cent of power before it.
-    pub power_percent: u64,
+    Power(u64),
+    /// What was lost after the switch, in per cent of what was sent.
+    Lost(u64),
 }
 
 /// The measurements of one flow.
@@ -32,6 +54,8 @@ pub struct Trial {
     started: Time,
     reports: VecDeque<Sample>,
     running: Option<Running>,
+    /// What was seen before the last switch, as long as the losses after it are watched.
+    losses: Option<Watched>,
     /// An arm whose switch was undone, and until when it is refused.
     banned: Option<(&'static str, Time)>,
     /// Since when an arm picked for exploration drives the flow; `None` if another does.
@@ -43,9 +67,33 @@ pub struct Trial {
 struct Sample {
     at: Time,
     delivered: Bytes,
+    lost: Bytes,
     rtt_us: u64,
     rtts: u64,
     limited: bool,
+}
+
+/// A switch whose losses are watched.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    from: &'static str,
+    to: &'static str,
+    since: Time,
+    before: Flow,
+}
+
+/// What a flow sent and what it delivered, in bytes a second.
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    sent: f64,
+    delivered: f64,
+}
+
+impl Flow {
+    /// The share of what was sent that was lost.
+    fn lost(self) -> f64 {
+        1.0 - self.delivered / self.sent
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +111,7 @@ impl Trial {
             started: now,
             reports: VecDeque::new(),
             running: None,
+            losses: None,
             banned: None,
             exploring: None,
             explored: Duration::ZERO,
@@ -86,25 +135,31 @@ impl Trial {
         let Proposal { to, is_watched, .. } = *proposal;
         let running = |before| Running { from, to, since: now, before, is_watched };
         self.running = self.power().map(running);
+        let watched = |before| Watched { from, to, since: now, before };
+        self.losses = self.since(Time::ZERO).map(watched);
         if let Some(since) = self.exploring.take() {
             self.explored += now - since;
         }
         self.exploring = proposal.explores.then_some(now);
     }
 
-    /// Takes in one report. Returns the order to switch back, once power after the switch is
-    /// measured and too low.
+    /// Takes in one report of a path with this round trip. Returns the order to switch back, once
+    /// power after the switch is measured and too low, or too much is lost.
     pub fn observe(
         &mut self,
         m: &Measurement,
-        rtt: Duration,
+        (path, rtt): (&PathState, Duration),
         now: Time,
         config: &GuardConfig,
     ) -> Option<RollBack> {
         let span = (rtt * config.roll_back_rtts).max(SPAN_MIN);
-        self.push(m, now);
+        self.push(m, path.mss, now);
         while self.reports.front().is_some_and(|oldest| now - oldest.at > span) {
             self.reports.pop_front();
+        }
+        if let Some(back) = self.loses_too_much((rtt, path.wants), now, config) {
+            self.running = None;
+            return Some(back);
         }
         let running = self.running?;
         if now - running.since < rtt * config.settle_rtts + span {
@@ -119,18 +174,47 @@ impl Trial {
         if percent.is_nan() || fall_max == 0 || percent >= 100.0 - fall_max as f64 {
             return None;
         }
-        self.banned = Some((running.to, now + BAN));
-        Some(RollBack { to: running.from, power_percent: percent as u64 })
+        (self.losses, self.banned) = (None, Some((running.to, now + BAN)));
+        Some(RollBack { to: running.from, cause: Cause::Power(percent as u64) })
     }
 
-    fn push(&mut self, m: &Measurement, now: Time) {
+    fn loses_too_much(
+        &mut self,
+        (rtt, wants): (Duration, Preference),
+        now: Time,
+        config: &GuardConfig,
+    ) -> Option<RollBack> {
+        let Watched { from, to, since, before } = self.losses?;
+        let span = (rtt * LOSS_RTTS).max(SPAN_MIN);
+        if config.roll_back_lost_percent == 0
+            || now - since > (rtt * LOSS_WATCHED_RTTS).max(LOSS_WATCHED)
+        {
+            self.losses = None;
+            return None;
+        }
+        if now - since < rtt * STARTS_UP_RTTS + span {
+            return None;
+        }
+        let after = self.since(Time(now.0.saturating_sub(span)))?;
+        let least = config.roll_back_lost_percent as f64 / 100.0;
+        let more = ln_change((after.delivered / before.delivered).ln(), 0.0, wants);
+        let kept = ln_of_loss(after.lost()) - ln_of_loss(before.lost());
+        if after.lost() <= least || more + kept >= 0.5f64.ln() {
+            return None;
+        }
+        (self.losses, self.banned) = (None, Some((to, now + BAN)));
+        Some(RollBack { to: from, cause: Cause::Lost((after.lost() * 100.0) as u64) })
+    }
+
+    fn push(&mut self, m: &Measurement, mss: Bytes, now: Time) {
         let (rtt_us, rtts) = m.rtt.map_or((0, 0), |rtt| (rtt.sum_us, rtt.count));
-        let sample =
-            Sample { at: now, delivered: m.delivered, rtt_us, rtts, limited: m.app_limited };
+        let (delivered, lost) = (m.delivered, m.lost.to_bytes(mss));
+        let sample = Sample { at: now, delivered, lost, rtt_us, rtts, limited: m.app_limited };
         let full = self.reports.len() >= REPORTS_MAX;
         match self.reports.back_mut() {
             Some(last) if full => {
                 last.delivered += sample.delivered;
+                last.lost += sample.lost;
                 last.rtt_us = last.rtt_us.saturating_add(sample.rtt_us);
                 last.rtts = last.rtts.saturating_add(sample.rtts);
                 last.limited |= sample.limited;
@@ -138,6 +222,24 @@ impl Trial {
             }
             _ => self.reports.push_back(sample),
         }
+    }
+
+    /// What the reports of a time on show; `None` without enough of them, or if the application
+    /// limited the flow.
+    fn since(&self, at: Time) -> Option<Flow> {
+        let mut reports = self.reports.iter().filter(|report| report.at >= at);
+        let first = reports.next()?;
+        let (mut delivered, mut lost, mut last) = (0.0, 0.0, first);
+        let mut limited = first.limited;
+        for report in reports {
+            delivered += report.delivered.0 as f64;
+            lost += report.lost.0 as f64;
+            limited |= report.limited;
+            last = report;
+        }
+        let span = (last.at - first.at).as_secs_f64();
+        let is_known = span > 0.0 && delivered > 0.0 && !limited;
+        is_known.then(|| Flow { sent: (delivered + lost) / span, delivered: delivered / span })
     }
 
     /// Bytes a second divided by the mean RTT in microseconds; `None` without enough reports, or if
@@ -159,10 +261,15 @@ mod tests {
     use super::*;
     use remuda_algorithms::{RttSamples, Why};
 
+    const MSS: Bytes = Bytes(1_000);
     const RTT: Duration = Duration::from_millis(40);
 
     fn at(ms: u64) -> Time {
         Time(Duration::from_millis(ms))
+    }
+
+    fn path() -> PathState {
+        PathState::new(MSS, Bytes(10_000))
     }
 
     fn to(arm: &'static str, explores: bool) -> Proposal {
@@ -194,7 +301,7 @@ mod tests {
                 app_limited: after && app_limited,
                 ..Measurement::QUIET
             };
-            undone = trial.observe(&m, RTT, at(ms), &config).or(undone);
+            undone = trial.observe(&m, (&path(), RTT), at(ms), &config).or(undone);
         }
         assert_eq!(trial.failed("bbr", at(4_000)), undone.is_some());
         undone
@@ -204,8 +311,8 @@ mod tests {
     fn a_switch_that_halves_the_power_is_undone() {
         assert_eq!(undone(30, 40, false), None);
         assert_eq!(undone(16, 40, false), None);
-        assert_eq!(undone(14, 40, false), Some(RollBack { to: "cubic", power_percent: 46 }));
-        assert_eq!(undone(30, 90, false), Some(RollBack { to: "cubic", power_percent: 44 }));
+        assert_eq!(undone(14, 40, false), Some(RollBack { to: "cubic", cause: Cause::Power(46) }));
+        assert_eq!(undone(30, 90, false), Some(RollBack { to: "cubic", cause: Cause::Power(44) }));
     }
 
     #[test]
@@ -213,8 +320,44 @@ mod tests {
         let watched = Proposal { is_watched: true, ..to("bbr", false) };
         assert_eq!(undone_of(&watched, (14, 40, false)), None);
         assert_eq!(undone_of(&watched, (5, 40, false)), None);
-        let undone = Some(RollBack { to: "cubic", power_percent: 13 });
+        let undone = Some(RollBack { to: "cubic", cause: Cause::Power(13) });
         assert_eq!(undone_of(&watched, (4, 40, false)), undone);
+    }
+
+    /// The same for an arm that loses so much of what it sends, after one that lost so much.
+    fn undone_of_losses(percents: [u64; 2], kbytes: u64) -> Option<(u64, RollBack)> {
+        let config = GuardConfig::default();
+        let mut trial = Trial::new(at(0));
+        for ms in (10..12_000).step_by(10) {
+            let is_after = ms > 2_000;
+            if ms == 2_000 {
+                trial.begin("cubic", &to("copa", false), at(ms));
+            }
+            let kbytes = if is_after { kbytes } else { 30 };
+            let percent = percents[usize::from(is_after)];
+            let m = Measurement {
+                delivered: Bytes(kbytes * 1_000),
+                lost: remuda_algorithms::units::Packets(kbytes * percent / (100 - percent)),
+                rtt: Some(RttSamples::one(RTT)),
+                ..Measurement::QUIET
+            };
+            if let Some(back) = trial.observe(&m, (&path(), RTT), at(ms), &config) {
+                assert!(trial.failed("copa", at(ms)));
+                return Some((ms, back));
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn a_switch_after_which_much_is_lost_and_hardly_more_arrives_is_undone() {
+        let (at_ms, back) = undone_of_losses([4, 75], 30).expect("an order");
+        assert_eq!(back, RollBack { to: "cubic", cause: Cause::Lost(75) });
+        assert!((2_900..3_000).contains(&at_ms), "{at_ms}");
+        assert!(undone_of_losses([4, 75], 60).is_some(), "a quarter of much more arrives");
+        assert_eq!(undone_of_losses([4, 30], 60), None, "twice as much arrives");
+        assert_eq!(undone_of_losses([4, 20], 30), None, "not much is lost");
+        assert_eq!(undone_of_losses([40, 45], 30), None, "the path loses much");
     }
 
     #[test]

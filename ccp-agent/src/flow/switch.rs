@@ -7,7 +7,7 @@
 use super::intervention::Intervention;
 use super::{Context, Driver, Flow};
 use crate::events::Event;
-use crate::guard::{Fired, HandOff, RollBack, Rule};
+use crate::guard::{Cause, Fired, HandOff, RollBack, Rule};
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{
     Decision, Measurement, PathState, Proposal, Readiness, Why, WindowArm, native, reno,
@@ -209,17 +209,20 @@ impl Flow {
         let first = self.controller.switch_to(back.to, &path, now).ok()?;
         self.path = path;
         self.deferred = None;
-        let rolled = Event::RolledBack {
-            from: from.to_owned(),
-            to: back.to.to_owned(),
-            power_percent: back.power_percent,
+        let why = match back.cause {
+            Cause::Power(percent) => {
+                format!("power fell to {percent} % of what it was with {}", back.to)
+            }
+            Cause::Lost(percent) => {
+                format!("{percent} % was lost, for little more goodput than with {}", back.to)
+            }
         };
+        let rolled =
+            Event::RolledBack { from: from.to_owned(), to: back.to.to_owned(), why: why.clone() };
         ctx.recorder.record(Some(self.id), &rolled);
-        let fell =
-            format!("power fell to {} % of what it was with {}", back.power_percent, back.to);
-        let (against, reason) = (from.to_owned(), fell.clone());
+        let (against, reason) = (from.to_owned(), why.clone());
         self.last_intervention = Some(Intervention { at: now, against, undone: true, reason });
-        self.switched((self.driver.clone(), from), Why::because(fell), first, now, ctx);
+        self.switched((self.driver.clone(), from), Why::because(why), first, now, ctx);
         Some(self.decision)
     }
 

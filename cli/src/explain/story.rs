@@ -21,12 +21,7 @@ fn told(event: &Value) -> Option<String> {
         "created" => format!("starts with {}, driven by {}", of("arm"), of("controller")),
         "switched" => format!("{} to {}: {}", of("from"), of("to"), of("why")),
         "vetoed" => format!("stays: {} is refused: {}", of("to"), of("reason")),
-        "rolled_back" => format!(
-            "back from {} to {}: power fell to {} %",
-            of("from"),
-            of("to"),
-            event["power_percent"]
-        ),
+        "rolled_back" => format!("back from {} to {}: {}", of("from"), of("to"), of("why")),
         "failed" => format!("{} failed: {}", of("arm"), of("reason")),
         "fell_back" => "its datapath runs Reno: the agent was silent".to_owned(),
         "restored" => "follows the agent again".to_owned(),

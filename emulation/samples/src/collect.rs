@@ -78,6 +78,7 @@ fn unguarded() -> Config {
     config.guard.dwell_rtts_min = 0;
     config.guard.switches_per_minute_max = 1_000;
     config.guard.roll_back_percent = 0;
+    config.guard.roll_back_lost_percent = 0;
     config
 }
 

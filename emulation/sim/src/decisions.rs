@@ -128,7 +128,7 @@ mod tests {
         let events = [
             Event::Stays { arm: text("cubic"), why: text("it is good"), features },
             switched("cubic", "bbr"),
-            Event::RolledBack { from: text("bbr"), to: text("cubic"), power_percent: 40 },
+            Event::RolledBack { from: text("bbr"), to: text("cubic"), why: text("power fell") },
             switched("bbr", "cubic"),
             Event::Vetoed { to: text("bbr"), reason: text("it was undone") },
             Event::Adopted { flows: 1 },
