@@ -21,10 +21,12 @@
 //!   - where much is lost, and more flows go along than in anything that models are trained on,
 //!     arms that do not answer losses are none to pick, whatever their score: a hundred flows of
 //!     copa on one link sent two of five packets twice;
-//!   - the guard undoes a switch only if next to nothing is left of the power: what has fallen may
-//!     have fallen for all arms, as when others come, and models see that; undoing more kept flows
-//!     of one host apart that had each picked the same arm. But an arm that yields to others may
-//!     be left with a hundredth, and a model that has not seen the like thinks well of it;
+//!   - the guard undoes a switch only if next to nothing is left of the power, or if much more is
+//!     lost for nothing: what has fallen may have fallen for all arms, as when others come, and
+//!     models see that; undoing more kept flows of one host apart that had each picked the same
+//!     arm. But an arm that yields to others may be left with a hundredth, and a model that has
+//!     not seen the like thinks well of it. An arm whose switch was undone has no score while the
+//!     guard refuses it, so that the next best one is proposed;
 //!   - long flows try another arm now and then, if they are to, for some seconds and within the
 //!     guard's budget for it: what learns from live flows otherwise sees only what a model picks;
 //!   - where nothing is lost, a flow older than 15 s counts as one of 15 s ([`super::age`]);
@@ -69,6 +71,8 @@ const RETRY: Duration = Duration::from_secs(2);
 /// A decision to stay is said again after this, if nothing changes.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
 
+/// The guard refuses an arm for this long after it has undone a switch to it: the arm has no score.
+const UNDONE_FOR: Duration = Duration::from_secs(60);
 /// Another arm is tried for so long, unless the guard undoes it: what live flows teach is of
 /// outcomes of 4 s at least.
 const TRIED_FOR: Duration = Duration::from_secs(6);
@@ -142,6 +146,10 @@ pub struct Antelope {
     earned: Earned,
     before_after: BeforeAfter,
     proposal: Option<Proposal>,
+    /// The arm of the last proposal.
+    proposed: Option<&'static str>,
+    /// The arm that the guard has taken back, and when.
+    undone: Option<(&'static str, Time)>,
     draws: Option<Draws>,
     explored_at: Time,
     /// The arm that is proposed to be tried.
@@ -169,6 +177,8 @@ impl Antelope {
             earned: Earned::default(),
             before_after: BeforeAfter::default(),
             proposal: None,
+            proposed: None,
+            undone: None,
             draws: None,
             explored_at: Time::ZERO,
             to_try: None,
@@ -183,11 +193,17 @@ impl Antelope {
         let scores = &mut into.all;
         self.earned.correct(scores);
         self.before_after.correct(scores, self.arm, self.sampling.now());
+        let now = self.sampling.now();
+        let undone = self.undone.filter(|(_, at)| now - *at < UNDONE_FOR);
         let known = |name| features.get(name).unwrap_or(0.0);
         let is_crowded = known("companions") > COMPANIONS_KNOWN;
-        if is_crowded && f64::from(known("lost_percent_long")) > self.config.lost_percent_max {
-            let barred = scores.iter_mut().filter(|score| !answers_losses(score.arm));
-            barred.for_each(|score| (score.mean, score.uncertainty) = (0.0, 0.0));
+        let is_lossy = f64::from(known("lost_percent_long")) > self.config.lost_percent_max;
+        let is_barred = |arm: &str| {
+            is_crowded && is_lossy && !answers_losses(arm)
+                || undone.is_some_and(|(undone, _)| undone == arm)
+        };
+        for score in scores.iter_mut().filter(|score| is_barred(score.arm)) {
+            (score.mean, score.uncertainty) = (0.0, 0.0);
         }
         let home = scores.iter().find(|score| score.arm == self.model.home());
         into.home = home.map_or(0.0, |score| score.mean);
@@ -250,6 +266,7 @@ impl Antelope {
         let text = if self.config.dry_run { format!("would change: {text}") } else { text };
         let why = Why { text, features: self.features(unit) };
         let to = if self.config.dry_run { self.arm } else { to };
+        self.proposed = Some(to);
         self.to_try = explores.then_some(to);
         self.proposal = Some(Proposal { to, why, explores, is_watched: !explores });
     }
@@ -329,6 +346,9 @@ impl Policy for Antelope {
         self.sampling.switched(self.arm, now);
         self.earned.switched(arm, now);
         self.before_after.switched(self.arm, now);
+        if self.proposed.take() != Some(arm) {
+            self.undone = Some((self.arm, now));
+        }
         (self.arm, self.units, self.agreed) = (arm, 0, None);
         let is_tried = self.to_try.take() == Some(arm);
         self.tries_until = if is_tried { now + TRIED_FOR } else { now };
@@ -458,7 +478,9 @@ mod tests {
         let mut antelope = started_with(config, Slot::new(doubted([0.6, 0.7], 0.3)));
         let now = Time(Duration::from_millis(40));
         antelope.switch_to("vegas", &path(), now).expect("an arm");
-        assert!(feed(&mut antelope, 50..10_000).iter().all(|it| it.1.to == "vegas"));
+        // For a minute bbr has no score, because this switch was not proposed.
+        feed(&mut antelope, 50..61_000);
+        assert!(feed(&mut antelope, 61_000..71_000).iter().all(|it| it.1.to == "vegas"));
     }
 
     #[test]
@@ -545,6 +567,20 @@ mod tests {
             antelope.resume(&path, Time::ZERO);
             assert_eq!(antelope.arm(), want, "{remembered_arm:?}");
         }
+    }
+
+    #[test]
+    fn an_arm_that_the_guard_has_taken_back_has_no_score_for_a_minute() {
+        let mut antelope = started([0.8, 0.9]);
+        let mut switched = |to: &str, span_s: std::ops::Range<u64>| {
+            let now = Time(Duration::from_secs(span_s.start));
+            antelope.switch_to(to, &path(), now).expect("an arm");
+            let proposed = feed(&mut antelope, span_s.start * 1_000 + 50..span_s.end * 1_000);
+            proposed.iter().find(|it| it.1.to != to).map(|it| it.0 / 1_000)
+        };
+        // The first switch was not proposed either, so bbr has no score.
+        assert_eq!(switched("vegas", 1..3), None);
+        assert_eq!(switched("bbr", 3..80), Some(63));
     }
 
     #[test]
