@@ -35,7 +35,7 @@ const REPORTS_MAX: usize = 256;
 pub struct RollBack {
     /// The arm before the switch.
     pub to: &'static str,
-    /// The reason.
+    /// What has become worse since the switch.
     pub cause: Cause,
 }
 
