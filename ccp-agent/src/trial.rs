@@ -54,7 +54,7 @@ pub struct Trial {
     started: Time,
     reports: VecDeque<Sample>,
     running: Option<Running>,
-    /// What was seen before the last switch, as long as the losses after it are watched.
+    /// The last switch, as long as the losses after it are watched.
     losses: Option<Watched>,
     /// An arm whose switch was undone, and until when it is refused.
     banned: Option<(&'static str, Time)>,
@@ -73,7 +73,7 @@ struct Sample {
     limited: bool,
 }
 
-/// A switch whose losses are watched.
+/// A switch, and the flow before it; the losses after it are watched.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     from: &'static str,
@@ -350,11 +350,11 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_after_which_much_is_lost_and_hardly_more_arrives_is_undone() {
+    fn a_switch_after_which_much_is_lost_for_little_is_undone() {
         let (at_ms, back) = undone_of_losses([4, 75], 30).expect("an order");
         assert_eq!(back, RollBack { to: "cubic", cause: Cause::Lost(75) });
         assert!((2_900..3_000).contains(&at_ms), "{at_ms}");
-        assert!(undone_of_losses([4, 75], 60).is_some(), "a quarter of much more arrives");
+        assert!(undone_of_losses([4, 75], 60).is_some(), "twice as much arrives, of eight times");
         assert_eq!(undone_of_losses([4, 30], 60), None, "twice as much arrives");
         assert_eq!(undone_of_losses([4, 20], 30), None, "not much is lost");
         assert_eq!(undone_of_losses([40, 45], 30), None, "the path loses much");

@@ -21,12 +21,12 @@
 //!   - where much is lost, and more flows go along than in anything that models are trained on,
 //!     arms that do not answer losses are none to pick, whatever their score: a hundred flows of
 //!     copa on one link sent two of five packets twice;
-//!   - the guard undoes a switch only if next to nothing is left of the power, or if much more is
-//!     lost for nothing: what has fallen may have fallen for all arms, as when others come, and
-//!     models see that; undoing more kept flows of one host apart that had each picked the same
-//!     arm. But an arm that yields to others may be left with a hundredth, and a model that has
-//!     not seen the like thinks well of it. An arm whose switch was undone has no score while the
-//!     guard refuses it, so that the next best one is proposed;
+//!   - the guard undoes a switch only if next to nothing is left of the power, or if much is lost
+//!     for little: power may have fallen for all arms, as when others come, and models see that;
+//!     undoing more kept flows of one host apart that had each picked the same arm. But an arm
+//!     that yields to others may be left with a hundredth, and a model that has not seen the like
+//!     thinks well of it. An arm whose switch was undone has no score while the guard refuses it,
+//!     so that the next best one is proposed;
 //!   - long flows try another arm now and then, if they are to, for some seconds and within the
 //!     guard's budget for it: what learns from live flows otherwise sees only what a model picks;
 //!   - where nothing is lost, a flow older than 15 s counts as one of 15 s ([`super::age`]);
@@ -71,7 +71,8 @@ const RETRY: Duration = Duration::from_secs(2);
 /// A decision to stay is said again after this, if nothing changes.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
 
-/// The guard refuses an arm for this long after it has undone a switch to it: the arm has no score.
+/// The guard refuses an arm for this long after it has undone a switch to it, and the arm has no
+/// score.
 const UNDONE_FOR: Duration = Duration::from_secs(60);
 /// Another arm is tried for so long, unless the guard undoes it: what live flows teach is of
 /// outcomes of 4 s at least.
