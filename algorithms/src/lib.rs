@@ -60,7 +60,7 @@ pub use measurement::{CwndUse, Measurement, OWN_FIELDS_MAX, RttSamples};
 pub use network::{Network, Validity};
 pub use path::{Abilities, PathState};
 pub use preference::Preference;
-pub use proposal::{Proposal, Reason, Why};
+pub use proposal::{Proposal, REFUSED_FOR, Reason, Why};
 pub use sample::{Sample, Seen, Verdict};
 pub use wants::Wants;
 pub use window::WindowArm;

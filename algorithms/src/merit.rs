@@ -155,8 +155,7 @@ pub fn merit(observed: &Observed, wants: Preference) -> Merit {
     Merit { value: carried / waited * shared, missing }
 }
 
-/// The part of the natural logarithm of a merit that is due to this share of what was sent, which
-/// was lost.
+/// What a loss of this share of the sent bytes adds to the natural logarithm of a merit; at most 0.
 pub fn ln_of_loss(share: f64) -> f64 {
     LOSS_EXPONENT * (1.0 - share).clamp(LEAST, 1.0).ln()
 }

@@ -230,9 +230,9 @@ impl PathState {
         self.answered_losses && self.lost_without_queue.is_seen()
     }
 
-    /// Whether the flow has begun so lately that it may have far less than its share: its first arm
-    /// has ended slow start, perhaps too early, and beside a queue that stood before no round trip
-    /// shows how long the path is.
+    /// Whether the flow has begun at most 30 round trips ago. Such a flow may have far less than
+    /// its share: its first arm may have ended slow start too early, and if others kept a queue
+    /// before the flow began, no round trip of the flow shows that queue.
     pub fn is_young(&self) -> bool {
         self.round.count() <= YOUNG_ROUNDS
     }

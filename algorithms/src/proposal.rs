@@ -1,5 +1,10 @@
 //! What a policy decides, and why.
 
+use std::time::Duration;
+
+/// After the guard has undone a policy's switch to an arm, the guard refuses that arm for so long.
+pub const REFUSED_FOR: Duration = Duration::from_secs(60);
+
 /// One reason of a decision, as a name and a value: a feature, a score, a rule.
 pub type Reason = (&'static str, String);
 

@@ -52,8 +52,8 @@ pub struct GuardConfig {
     /// The same limit for a policy that watches the effect of its own switches. It is higher,
     /// because power may have fallen for every arm.
     pub roll_back_watched_percent: u64,
-    /// If more than this many per cent of what is sent is lost after a policy's switch, and the
-    /// merit of goodput and losses has halved, the agent switches back; 0: never.
+    /// The agent undoes a policy's switch if the flow then loses more than this many per cent of
+    /// what it sends, and if the merit of its goodput and losses has halved; 0: never.
     pub roll_back_lost_percent: u64,
     /// RTTs over which power is measured, before a switch and again after the settling RTTs.
     pub roll_back_rtts: u32,
@@ -197,7 +197,7 @@ pub struct Guard {
     last_at: Time,
     /// When the last switch was; `None` before the first.
     switched_at: Option<Time>,
-    /// For how many RTTs from then on the rate stays capped.
+    /// For how many RTTs after that switch the rate stays capped.
     settle_rtts: u32,
     recent_switches: VecDeque<Time>,
     trial: Trial,

@@ -11,16 +11,14 @@
 use crate::guard::GuardConfig;
 use remuda_algorithms::merit::{ln_change, ln_of_loss};
 use remuda_algorithms::units::{Bytes, Time};
-use remuda_algorithms::{Measurement, PathState, Preference, Proposal};
+use remuda_algorithms::{Measurement, PathState, Preference, Proposal, REFUSED_FOR};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// An arm is refused for this long after a switch to it was undone.
-const BAN: Duration = Duration::from_secs(60);
 /// The shortest span over which power is measured.
 const SPAN_MIN: Duration = Duration::from_millis(500);
-/// Losses of so many round trips after a switch do not count: the new arm may start up, and that
-/// ends.
+/// Losses of so many round trips after a switch do not count, because the new arm may lose much
+/// while it starts up.
 const STARTS_UP_RTTS: u32 = 10;
 /// Losses of the new arm are counted over so many round trips,
 const LOSS_RTTS: u32 = 5;
@@ -118,7 +116,7 @@ impl Trial {
         }
     }
 
-    /// Whether a switch to this arm was undone less than [`BAN`] ago.
+    /// Whether a switch to this arm was undone less than [`REFUSED_FOR`] ago.
     pub fn failed(&self, arm: &str, now: Time) -> bool {
         self.banned.is_some_and(|(banned, until)| banned == arm && now < until)
     }
@@ -136,7 +134,7 @@ impl Trial {
         let running = |before| Running { from, to, since: now, before, is_watched };
         self.running = self.power().map(running);
         let watched = |before| Watched { from, to, since: now, before };
-        self.losses = self.since(Time::ZERO).map(watched);
+        self.losses = self.seen_since(Time::ZERO).map(watched);
         if let Some(since) = self.exploring.take() {
             self.explored += now - since;
         }
@@ -174,7 +172,7 @@ impl Trial {
         if percent.is_nan() || fall_max == 0 || percent >= 100.0 - fall_max as f64 {
             return None;
         }
-        (self.losses, self.banned) = (None, Some((running.to, now + BAN)));
+        (self.losses, self.banned) = (None, Some((running.to, now + REFUSED_FOR)));
         Some(RollBack { to: running.from, cause: Cause::Power(percent as u64) })
     }
 
@@ -195,14 +193,14 @@ impl Trial {
         if now - since < rtt * STARTS_UP_RTTS + span {
             return None;
         }
-        let after = self.since(Time(now.0.saturating_sub(span)))?;
+        let after = self.seen_since(Time(now.0.saturating_sub(span)))?;
         let least = config.roll_back_lost_percent as f64 / 100.0;
         let more = ln_change((after.delivered / before.delivered).ln(), 0.0, wants);
         let kept = ln_of_loss(after.lost()) - ln_of_loss(before.lost());
         if after.lost() <= least || more + kept >= 0.5f64.ln() {
             return None;
         }
-        (self.losses, self.banned) = (None, Some((to, now + BAN)));
+        (self.losses, self.banned) = (None, Some((to, now + REFUSED_FOR)));
         Some(RollBack { to: from, cause: Cause::Lost((after.lost() * 100.0) as u64) })
     }
 
@@ -224,9 +222,9 @@ impl Trial {
         }
     }
 
-    /// What the reports of a time on show; `None` without enough of them, or if the application
-    /// limited the flow.
-    fn since(&self, at: Time) -> Option<Flow> {
+    /// What the reports show from that time on; `None` without two reports and a delivery, or if
+    /// the application limited the flow.
+    fn seen_since(&self, at: Time) -> Option<Flow> {
         let mut reports = self.reports.iter().filter(|report| report.at >= at);
         let first = reports.next()?;
         let (mut delivered, mut lost, mut last) = (0.0, 0.0, first);

@@ -6,8 +6,8 @@
 //! most of the increase is delivered.
 //!
 //! A young flow may have far less than its share, whatever its round trips show: if others kept a
-//! queue before it began, it has not seen a shorter one. If most of a first step is delivered, it
-//! goes on with STARTUP, as a new flow would.
+//! queue before the flow began, the flow has seen no round trip without that queue. If most of a
+//! first step is delivered, BBR goes on with STARTUP, as a new flow would.
 //!
 //! Not in BBR, which begins a flow with STARTUP.
 
@@ -16,8 +16,8 @@ use crate::path::{PathState, SETTLE_RTTS_OF_YOUNG};
 use crate::units::{Bytes, Gain, Rate};
 use std::time::Duration;
 
-/// The guard limits the rate for so many round trips after a switch (`settle_rtts`); of a young
-/// flow for fewer.
+/// The guard limits the rate for so many round trips after a switch (`settle_rtts`), unless the
+/// flow is young: then for [`SETTLE_RTTS_OF_YOUNG`].
 const SETTLING_ROUNDS: u32 = 8;
 /// In this round after a switch, BBR has drained what the arm before had queued, and BBR has not
 /// yet queued much itself.
@@ -68,7 +68,7 @@ pub struct Climb {
     phase: Phase,
     tries: u32,
     is_young: bool,
-    /// A queue stood when BBR had drained its own: that of others.
+    /// When BBR had drained its own queue, the queue of others stood.
     is_behind: bool,
     /// The path's minimum RTT at the switch.
     min_rtt: Duration,

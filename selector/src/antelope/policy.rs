@@ -46,7 +46,7 @@ use crate::sampling::Sampling;
 use remuda_algorithms::Reason;
 use remuda_algorithms::units::Time;
 use remuda_algorithms::{
-    Measurement, PathState, Preference, Proposal, Sample, Slot, Verdict, Why, cubic,
+    Measurement, PathState, Preference, Proposal, REFUSED_FOR, Sample, Slot, Verdict, Why, cubic,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,9 +71,6 @@ const RETRY: Duration = Duration::from_secs(2);
 /// A decision to stay is said again after this, if nothing changes.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
 
-/// The guard refuses an arm for this long after it has undone a switch to it, and the arm has no
-/// score.
-const UNDONE_FOR: Duration = Duration::from_secs(60);
 /// Another arm is tried for so long, unless the guard undoes it: what live flows teach is of
 /// outcomes of 4 s at least.
 const TRIED_FOR: Duration = Duration::from_secs(6);
@@ -195,7 +192,7 @@ impl Antelope {
         self.earned.correct(scores);
         self.before_after.correct(scores, self.arm, self.sampling.now());
         let now = self.sampling.now();
-        let undone = self.undone.filter(|(_, at)| now - *at < UNDONE_FOR);
+        let undone = self.undone.filter(|(_, at)| now - *at < REFUSED_FOR);
         let known = |name| features.get(name).unwrap_or(0.0);
         let is_crowded = known("companions") > COMPANIONS_KNOWN;
         let is_lossy = f64::from(known("lost_percent_long")) > self.config.lost_percent_max;
