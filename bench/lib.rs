@@ -1,8 +1,8 @@
 //! What the measuring programs share with each other and with their tests.
 //!
 //! Each folder beside this file with a `main.rs` is one program. The modules here are the parts of
-//! those programs that `bench/tests` checks; [`stats`] serves all programs, and [`kept`] those that
-//! continue after a stop.
+//! those programs that `bench/tests` checks; [`stats`] serves all programs, [`kept`] those that
+//! continue after a stop, and [`only`] those that give a single arm the memory of destinations.
 
 pub mod advise;
 pub mod anole;
@@ -13,6 +13,7 @@ mod error;
 pub mod initial_windows;
 pub mod kept;
 pub mod lingbo;
+pub mod only;
 pub mod rein;
 #[path = "sim-to-real/mod.rs"]
 pub mod sim_to_real;

@@ -8,6 +8,7 @@ use remuda_bench::antelope::page::{self, Head};
 use remuda_bench::antelope::rows::Table;
 use remuda_bench::antelope::scene::Extent;
 use remuda_bench::antelope::{Error, ablations, head_to_head, online};
+use remuda_bench::only;
 use remuda_bench::stats::{Origin, document};
 use remuda_live::Clock;
 use remuda_matrix::Progress;
@@ -132,6 +133,7 @@ impl Args {
             against: against.into_iter().filter(|name| *name != self.driver).collect(),
             driver: self.driver.clone(),
             arms: self.arms.clone(),
+            remembering: only::names().map(str::to_owned).collect(),
             seeds: self.seed..=self.seed + count - 1,
             extent: match (self.smoke, self.live) {
                 (true, _) => Extent::Smoke,
@@ -266,6 +268,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    only::add();
     let done = match (args.ablations, args.online) {
         (true, _) => run_ablations(&args).map(|()| true),
         (_, true) => run_online(&args).map(|()| true),

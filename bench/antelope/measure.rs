@@ -43,6 +43,9 @@ pub struct Settings {
     /// The fixed arms to compare with.
     pub arms: Vec<String>,
     pub against: Vec<String>,
+    /// Arms with what is remembered of destinations ([`crate::only`]), for the scenes in which
+    /// flows come back to a destination.
+    pub remembering: Vec<String>,
     /// The seeds of every run.
     pub seeds: RangeInclusive<u64>,
     /// How long scenes last.
@@ -60,6 +63,9 @@ impl Settings {
             let others: &[&[String]] = match scene {
                 Scene::Fairness | Scene::Friendliness => &[],
                 Scene::CubicComes => &[&self.arms],
+                Scene::Wan(_) | Scene::Datacenter(_) if is_sim => {
+                    &[&self.arms, &self.against, &self.remembering]
+                }
                 _ if is_sim => &[&self.arms, &self.against],
                 _ => &[&self.arms],
             };

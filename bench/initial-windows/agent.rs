@@ -6,7 +6,7 @@ use ccp_agent::control::{Answer, Request, ask};
 use ccp_agent::iw::Report;
 use ccp_agent::iw::records::{self, RecordFiles};
 use ccp_agent::{clock, run_dir};
-use remuda_bench::initial_windows::only_cubic;
+use remuda_bench::only;
 use remuda_selector::antelope::memory::Network;
 use remuda_selector::tcp_rl::config::IwConfig;
 use remuda_selector::tcp_rl::record::Record;
@@ -75,7 +75,7 @@ impl Agent {
         private(&state_dir)?;
         state.map(|state| copy_state(state, &state_dir)).transpose()?;
         let mut config = Config::default();
-        config.agent.default = only_cubic::NAME.to_owned();
+        config.agent.default = only::CUBIC.to_owned();
         config.agent.name = format!("iw{}x{}", std::process::id(), number % 10_000);
         config.agent.run_dir.clone_from(&run_dir);
         config.agent.state_dir = Some(state_dir.clone());

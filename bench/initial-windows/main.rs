@@ -8,9 +8,9 @@ mod tables;
 
 use clap::Parser;
 use policies::{POLICIES, Runner, WINDOWS, optimum};
-use remuda_bench::initial_windows::only_cubic;
 use remuda_bench::initial_windows::scene::{DAY_HOURS, Day};
 use remuda_bench::kept::Kept;
+use remuda_bench::only;
 use remuda_bench::stats::{Origin, document, target};
 use remuda_tests::Fallible;
 use remuda_tests::nginx::Nginx;
@@ -91,7 +91,7 @@ fn measure(args: &Args) -> Fallible<()> {
         let fix = "fix: bash tools/unpack.sh nginx";
         return Err(format!("there is no {}\n{fix}", program.display()).into());
     }
-    only_cubic::add();
+    only::add();
     let day = Day { hours: args.hours as usize, hour_s: args.hour_s };
     let kept = Kept::new(&args.out, &std::env::current_exe()?)?;
     let mut runner = Runner::new(kept, &args.out, day, args.teaching_days)?;

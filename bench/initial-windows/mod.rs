@@ -2,5 +2,4 @@
 //!
 //! `main.rs` measures initial windows on them on real TCP; a test does so in the simulator.
 
-pub mod only_cubic;
 pub mod scene;

@@ -5,6 +5,7 @@ use remuda_bench::antelope::page::{self, Head};
 use remuda_bench::antelope::rows::{Line, Table};
 use remuda_bench::antelope::scene::Extent;
 use remuda_bench::antelope::{Error, ablations, head_to_head, online};
+use remuda_bench::only;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -14,6 +15,7 @@ fn settings() -> Settings {
         driver: "rein".to_owned(),
         arms: ["cubic", "bbr", "copa"].map(str::to_owned).to_vec(),
         against: Vec::new(),
+        remembering: vec![only::CUBIC.to_owned()],
         seeds: 1..=1,
         extent: Extent::Smoke,
     }
@@ -21,6 +23,7 @@ fn settings() -> Settings {
 
 /// The page's part, the table's lines, and the number of runs that the store already had.
 fn table(keep: &Path) -> (String, Vec<Line>, usize) {
+    only::add();
     let (settings, go) = (settings(), AtomicBool::new(false));
     let keep = Keep { folder: Some(keep.to_owned()) };
     let mut kept = 0;
@@ -54,6 +57,8 @@ fn every_row_has_a_line_and_what_was_run_is_not_run_again() {
     }
     let line = |what: &str| lines.iter().find(|line| line.what.contains(what)).expect(what);
     assert!(line("Jain").got.contains("of all that time"));
+    let beside = lines.iter().filter(|line| line.what.contains("remembers windows too"));
+    assert_eq!(beside.map(|line| line.row).collect::<Vec<_>>(), ["A1", "A1", "A1", "A2"]);
     let place = &line("place by goodput").got;
     assert!(place.contains(" of 4; ") && place.ends_with(" of 3 with the paper's arms alone"));
     assert!(page.contains("| oracle | | 1 |") && page.contains("| rein | policy |"), "{page}");

@@ -6,8 +6,8 @@
 //! goodput falls by 9 %. They lose more behind short buffers, too.
 
 use ccp_agent::Config;
-use remuda_bench::initial_windows::only_cubic;
 use remuda_bench::initial_windows::scene::{DAY_HOURS, Day, GROUPS, Visit, groups};
+use remuda_bench::only;
 use remuda_bench::stats::{percentile, sorted};
 use remuda_link::{LinkSpec, QueueSpec};
 use remuda_scenarios::Scenario;
@@ -75,7 +75,7 @@ fn run(group: usize, seed: u64, search_pkts: u32, beside: Beside) -> Outcome {
     if beside.has_long_flow {
         all.push(Value::Table(flow("long", "cubic")));
     }
-    all.extend(flows(&search, "search", only_cubic::NAME));
+    all.extend(flows(&search, "search", only::CUBIC));
     let link = |of: &LinkSpec| Value::try_from(of).expect("plain data");
     let links = Table::from_iter([
         ("down".to_owned(), link(&path.down)),
@@ -199,7 +199,7 @@ fn compared(beside: Beside) -> [Sums; 2] {
 /// The others' goodput, and their response time at the 99th percentile, with learned windows over
 /// those with the standard one.
 fn kept(beside: Beside) -> (f64, f64) {
-    only_cubic::add();
+    only::add();
     let [standard, own] = compared(beside);
     assert!(own.search_mean_s() < standard.search_mean_s() * 0.85, "the search gains");
     (own.goodput() / standard.goodput(), own.web_p99_s() / standard.web_p99_s())

@@ -404,6 +404,7 @@ mod tests {
             driver: "rein".to_owned(),
             arms: Vec::new(),
             against: Vec::new(),
+            remembering: Vec::new(),
             seeds: 1..=1,
             extent: Extent::Full,
         };

@@ -99,6 +99,7 @@ mod tests {
             driver: "antelope".to_owned(),
             arms: Vec::new(),
             against: Vec::new(),
+            remembering: Vec::new(),
             seeds: 1..=1,
             extent: Extent::Full,
         };
