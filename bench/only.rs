@@ -60,8 +60,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     ONLY.iter().map(|policy| policy.name)
 }
 
-/// Makes the policies known to this process. Call this before the registry of policies is first
-/// read.
+/// Makes the policies known to this process. Call this before anything looks a policy up.
 pub fn add() {
     static ADDED: Once = Once::new();
     let add = |policy| remuda_selector::add(policy).expect("no other policy has its name");

@@ -42,8 +42,8 @@ struct Counts {
 }
 
 impl LostWithoutQueue {
-    /// Takes in a report of a path with this least round trip. `ends_round`: a round trip ends with
-    /// the report.
+    /// Takes in a report of a path with this least round trip. `ends_round`: the report ends a
+    /// round trip, and the counts of the next one begin.
     pub fn observe(&mut self, m: &Measurement, rtt_min: Duration, mss: Bytes, ends_round: bool) {
         let least = rtt_min.saturating_mul(QUEUE_PERCENT) / 100;
         if m.rtt.is_some_and(|rtt| rtt.mean() <= least) {

@@ -43,8 +43,8 @@ pub struct Settings {
     /// The fixed arms to compare with.
     pub arms: Vec<String>,
     pub against: Vec<String>,
-    /// Arms with what is remembered of destinations ([`crate::only`]), for the scenes in which
-    /// flows come back to a destination.
+    /// Arms that use the memory of destinations ([`crate::only`]). They run in the scenes in which
+    /// later flows go to the destination of earlier ones.
     pub remembering: Vec<String>,
     /// The seeds of every run.
     pub seeds: RangeInclusive<u64>,

@@ -98,7 +98,7 @@ impl Table<'_> {
         Some((own, self.settings.arms.iter().map(arm).collect()))
     }
 
-    /// The mean over scenes of the goodput over that of the best of `others` in each.
+    /// The mean over scenes of the policy's goodput over that of the best of `others` in the scene.
     fn share_of_best(&self, scenes: &[Scene], others: &[String]) -> Option<Interval> {
         self.over(&[scenes.to_vec()], |scene, seeds| {
             let own = self.mean((scene, self.own()), seeds, goodput)?;
@@ -108,8 +108,8 @@ impl Table<'_> {
         })
     }
 
-    /// The goodput beside that of the best arm that has what is remembered of destinations, as the
-    /// policy has. `None` on real TCP, where no such arm is run.
+    /// The policy's goodput over that of the best arm that uses the memory of destinations, as the
+    /// policy does. `None` on real TCP, where no such arm runs.
     fn remembering_line(&self, row: &'static str, name: &str, scenes: &[Scene]) -> Option<Line> {
         let what = format!("{name}: goodput to that of the best arm that remembers windows too");
         let ratio = self.share_of_best(scenes, &self.settings.remembering)?;
