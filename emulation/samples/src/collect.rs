@@ -232,8 +232,11 @@ fn rows_of(
     bottleneck: &Bottleneck,
 ) -> Vec<Row> {
     let states = states(environment, plan, &samples);
+    // Samples have the flow's time, which begins at its start; the bottleneck has the scenario's.
+    let start_s = environment.start_s;
     let shared = |sample: &Sample| {
-        bottleneck.shared(sample.from.0.as_secs_f64(), sample.until.0.as_secs_f64())
+        let [from_s, until_s] = [sample.from, sample.until].map(|at| start_s + at.0.as_secs_f64());
+        bottleneck.shared(from_s, until_s)
     };
     let row = |(at, sample): (usize, Sample)| {
         let Shared { equal_mbit_per_sec, tested_mbit_per_sec, neighbour_mbit_per_sec } =
@@ -245,8 +248,8 @@ fn rows_of(
             path_rtt_ms: environment.rtt_ms,
             plan: plan.name.clone(),
             arm: sample.arm.to_owned(),
-            from_s: sample.from.0.as_secs_f64() - environment.start_s,
-            until_s: sample.until.0.as_secs_f64() - environment.start_s,
+            from_s: sample.from.0.as_secs_f64(),
+            until_s: sample.until.0.as_secs_f64(),
             seen_throughput_mbit_per_sec: sample.seen.throughput_mbit_per_sec,
             seen_lost_mbit_per_sec: sample.seen.lost_mbit_per_sec,
             seen_rtt_mean_ms: sample.seen.rtt_mean_ms,
@@ -266,7 +269,7 @@ fn states(environment: &Environment, plan: &Plan, samples: &[Sample]) -> Vec<boo
     rng.set_stream(stream);
     let (early_s, weight) = EARLY;
     let rank = |sample: &Sample| {
-        let is_early = sample.until.0.as_secs_f64() - environment.start_s < early_s;
+        let is_early = sample.until.0.as_secs_f64() < early_s;
         rng.random::<f64>() / if is_early { weight } else { 1.0 }
     };
     let ranks: Vec<f64> = samples.iter().map(rank).collect();
@@ -279,7 +282,7 @@ fn states(environment: &Environment, plan: &Plan, samples: &[Sample]) -> Vec<boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::draw::ALIKE;
+    use crate::draw::{ALIKE, DURATION_S};
 
     fn collection(folder: &Path, threads: usize) -> Collection {
         let about = BTreeMap::from([("program".to_owned(), "this".to_owned())]);
@@ -338,6 +341,26 @@ mod tests {
             let (samples, _) = run(&environment, &plan, &unguarded()).expect("it runs");
             let seen: Vec<f32> = samples.iter().map(|sample| sample.features[place]).collect();
             assert_eq!(seen.iter().all(|count| *count == 0.0), is_alone, "{neighbours}: {seen:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_late_flow_had_is_of_the_same_time_as_what_it_saw() {
+        let is_late = |it: &Environment| it.start_s > 5.0 && it.neighbours == "cubics";
+        for environment in (0..).map(Environment::draw).filter(is_late).take(3) {
+            let plan = plans(&environment, 0).remove(0);
+            let (samples, bottleneck) = run(&environment, &plan, &unguarded()).expect("it runs");
+            let rows = rows_of(&environment, &plan, samples, &bottleneck);
+            let (first, last) = (&rows[0], &rows[rows.len() - 1]);
+            assert!((0.0..1.0).contains(&first.from_s), "it begins at {} s", first.from_s);
+            assert!(last.until_s > DURATION_S - 2.0, "it ends at {} s", last.until_s);
+            let sum = |of: fn(&Row) -> f64| {
+                rows.iter().map(|row| of(row) * (row.until_s - row.from_s)).sum::<f64>()
+            };
+            let saw = sum(|row| row.seen_throughput_mbit_per_sec);
+            let had = sum(|row| row.tested_mbit_per_sec);
+            let seed = environment.seed;
+            assert!((0.8..1.2).contains(&(had / saw)), "{seed}: saw {saw} Mbit, had {had}");
         }
     }
 

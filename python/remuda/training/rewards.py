@@ -46,8 +46,13 @@ class Form:
 
 def merit(states: States, preference: tuple[float, float]) -> Floats:
     """The merit by which arms are ranked, of each arm in each state: rows x arms."""
-    out = np.empty(states.goodput.shape)
     terms = (states.goodput, states.delay, states.loss, states.harm)
+    return merit_of(terms, preference)
+
+
+def merit_of(terms: tuple[Floats, ...], preference: tuple[float, float]) -> Floats:
+    """The merit of goodput, delay, loss and harm, as `States` has them."""
+    out = np.empty(terms[0].shape)
     goodput, delay, loss, harm = (np.ascontiguousarray(it, dtype=float).ravel() for it in terms)
     merits(goodput, delay, loss, harm, out.reshape(-1), preference)
     return out

@@ -46,6 +46,19 @@ class Sums:
         each = (getattr(self, field.name) for field in dataclasses.fields(self))
         return Sums(*(of[environment, :, end] - of[environment, :, first] for of in each))
 
+    def terms(self, half_ms: Floats) -> tuple[Floats, ...]:
+        """Mean round trip and one-way delay in ms, and what the merit is made of, as in `States`.
+
+        `half_ms` is half of the round trip of each environment without a queue.
+        """
+        rtt_ms = self.delay / np.maximum(self.delivered, LEAST_SUM)
+        delay_ms = np.maximum(rtt_ms - half_ms, half_ms)
+        goodput = self.tested / np.maximum(self.share, LEAST_SUM)
+        loss = self.lost / np.maximum(self.delivered + self.lost, LEAST_SUM)
+        kept = np.minimum(self.neighbours / np.maximum(self.share_beside, LEAST_SUM), 1.0)
+        harm = np.where(self.share_beside > LEAST_SUM, 1.0 - kept, 0.0)
+        return rtt_ms, delay_ms, goodput, delay_ms / half_ms, loss, harm
+
 
 @dataclasses.dataclass(frozen=True)
 class States:
@@ -116,7 +129,12 @@ def environments(folder: Path) -> int:
     return int(pl.scan_parquet(files).select(pl.col("environment").n_unique()).collect().item())
 
 
-def _sums(all_rows: pl.LazyFrame, arms: list[str]) -> tuple[NDArray[np.uint64], Sums, Floats]:
+def summed(all_rows: pl.LazyFrame, arms: list[str]) -> tuple[NDArray[np.uint64], Sums, Floats]:
+    """The seeds of the environments, sums over them, and their round trips without a queue in ms.
+
+    Raises:
+        ValueError: if a sample begins before its flow.
+    """
     columns = ["environment", "plan", "from_s", "until_s", "seen_throughput_mbit_per_sec"]
     columns += ["seen_lost_mbit_per_sec", "seen_rtt_mean_ms", "path_rtt_ms"]
     columns += ["share_mbit_per_sec", "tested_mbit_per_sec", "neighbour_mbit_per_sec"]
@@ -126,6 +144,8 @@ def _sums(all_rows: pl.LazyFrame, arms: list[str]) -> tuple[NDArray[np.uint64], 
     order = {name: place for place, name in enumerate(arms)}
     arm = np.array([order[name] for name in fixed["plan"].to_list()])
     first, end = fixed["from_s"].to_numpy(), fixed["until_s"].to_numpy()
+    if first.min() < 0:
+        raise ValueError(f"from_s is {first.min()}: must be 0 or more\nfix: collect again")
     rate, lost = (fixed[name].to_numpy() for name in columns[4:6])
     rtt_ms = fixed["seen_rtt_mean_ms"].to_numpy()
     share, tested = (fixed[name].to_numpy() for name in columns[8:10])
@@ -154,7 +174,7 @@ def read(folder: Path, arms: list[str], features: list[str], horizon_s: float) -
     """
     # Lists the files once, because a collection may still be growing.
     all_rows = pl.scan_parquet(sorted(folder.glob("samples-*.parquet")))
-    seeds, sums, least = _sums(all_rows, arms)
+    seeds, sums, least = summed(all_rows, arms)
     columns = ["environment", "kind", "arm", "until_s", *features]
     states = all_rows.filter(pl.col("state") == 1).select(columns).collect()
     seed = states["environment"].to_numpy()
@@ -168,14 +188,8 @@ def read(folder: Path, arms: list[str], features: list[str], horizon_s: float) -
     span = np.maximum(seen.span_s, LEAST_SUM)
     throughput = np.maximum(seen.delivered - seen.lost, 0.0) / span
     half = least[environment, None] / 2
-    rtt_ms = seen.delay / np.maximum(seen.delivered, LEAST_SUM)
-    delay_ms = np.maximum(rtt_ms - half, half)
-    goodput = seen.tested / np.maximum(seen.share, LEAST_SUM)
-    loss = seen.lost / np.maximum(seen.delivered + seen.lost, LEAST_SUM)
-    kept = np.minimum(seen.neighbours / np.maximum(seen.share_beside, LEAST_SUM), 1.0)
-    harm = np.where(seen.share_beside > LEAST_SUM, 1.0 - kept, 0.0)
+    rtt_ms, delay_ms, *merit = seen.terms(half)
     known = (seen.span_s.min(axis=1) > horizon_s / 3) & (seen.delivered.min(axis=1) > 0)
     kind, arm = states["kind"].to_list(), states["arm"].to_list()
-    merit = (goodput, delay_ms / half, loss, harm)
     states_of = States(seed, kind, arm, at_s, rows, throughput, delay_ms, rtt_ms, *merit)
     return states_of.only(known & np.isfinite(delay_ms).all(axis=1))
