@@ -91,6 +91,31 @@ impl Measured {
         self.ratios(of, |runs| runs.get(runs["tcp_rl"].last_arm()).map(of))
     }
 
+    /// Of the arm with the highest mean logarithm over the other seeds: what a choice earns that
+    /// knows each path, but not the draws of the run.
+    fn of_foreseen(&self, of: fn(&Run) -> f64) -> Vec<Vec<f64>> {
+        let foreseen = |seed: usize, path: usize| {
+            let others = || self.seeds.iter().enumerate().filter(move |(other, _)| *other != seed);
+            let score = |arm: &&&'static str| {
+                let runs = others().filter_map(|(_, paths)| paths[path].get(**arm));
+                mean(&runs.map(|run| libm::log(of(run).max(1e-9))).collect::<Vec<_>>())
+            };
+            let has_run =
+                |arm: &&&'static str| self.seeds.iter().all(|it| it[path].contains_key(**arm));
+            let best =
+                self.arms.iter().filter(has_run).max_by(|a, b| score(a).total_cmp(&score(b)));
+            best.copied().unwrap_or("copa")
+        };
+        let ratio = |seed: usize, path: usize| {
+            let runs = &self.seeds[seed][path];
+            let best = self.arms.iter().filter_map(|arm| runs.get(arm)).map(of).fold(0.0, f64::max);
+            of(&runs[foreseen(seed, path)]) / best
+        };
+        (0..self.seeds.len())
+            .map(|seed| (0..self.seeds[seed].len()).map(|path| ratio(seed, path)).collect())
+            .collect()
+    }
+
     /// The rows of the table. `id` names the set of paths.
     pub fn rows(&self, id: &'static str) -> Vec<Row> {
         let mut rows = Vec::new();
@@ -109,6 +134,15 @@ impl Measured {
                 least(0.97),
                 means(&self.of_last(of)),
             );
+            let foreseen = self.of_foreseen(of);
+            add(
+                &format!("{name} of the best arm of other seeds"),
+                "",
+                Target::Shown,
+                means(&foreseen),
+            );
+            let share = shares(&foreseen, 0.9);
+            add(&format!("{name} of it ≥ 0.9: share of paths"), "", Target::Shown, share);
             for beaten in ["copa", "antelope"] {
                 let theirs = self.of(of, beaten);
                 add(&format!("{name} of {beaten}"), "", Target::Shown, means(&theirs));

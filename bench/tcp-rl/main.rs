@@ -55,9 +55,11 @@ ten, each alone.
   to the best of the ten arms on the same path with the same seed. Arms below 0.9 of the best by
   both measures with the first seed have no runs with the other seeds.
 - **C1**: the paper's 288 paths (1 to 200 Mbit/s, 10 to 200 ms, 0 to 10 % loss, a buffer of one
-  product of bandwidth and delay). The policy was trained on them. A flow begins with `copa`, and
-  the search for an arm is within the flow. Rows of \"the arm it ends with\" are of that arm alone
-  on the same path, as in the paper's figures 15 and 16.
+  product of bandwidth and delay). The policy was trained on them. A flow begins with `learned`,
+  and the search for an arm is within the flow. Rows of \"the arm it ends with\" are of that arm
+  alone on the same path, as in the paper's figures 15 and 16. Rows of \"the best arm of other
+  seeds\" are of the arm that is best on the path with the other seeds: where an arm differs from
+  run to run, a choice that knows the path does not know which arm is best in this run.
 - **C1, held out**: 60 paths between those, drawn by a seed, on which nothing was trained.
 - **C2'**: four phases of a minute, in which different arms win, with a buffer of 200 packets.
   **C2**: the paper's own four phases. The reward of a window of 5 s is ln(bit/s over the 95th

@@ -32,7 +32,7 @@ use crate::arm_runner::ArmRunner;
 use crate::candidates::{CANDIDATES, first, place};
 use crate::draw::Draws;
 use crate::policy::{Policy, PolicyInfo};
-use crate::turn::{Outcome, Turn};
+use crate::turn::{DWELL_RTTS_MIN, Outcome, SPAN_RTTS_MIN, Turn};
 use crate::{ConfigError, check, check_dwell};
 use remuda_algorithms::Reason;
 use remuda_algorithms::units::{Bytes, Time};
@@ -160,7 +160,8 @@ impl EpsilonGreedy {
     }
 
     fn learn(&mut self) -> bool {
-        let Some((at, outcome)) = place(self.turn.arm()).zip(self.turn.outcome()) else {
+        let Some((at, outcome)) = place(self.turn.arm()).zip(self.turn.outcome(SPAN_RTTS_MIN))
+        else {
             return false;
         };
         self.costs.learn(at, &outcome, self.config.learning_rate);
@@ -210,7 +211,7 @@ impl Policy for EpsilonGreedy {
     fn observe(&mut self, m: &Measurement, arm: &'static str, now: Time) {
         self.draws.stir(m, now);
         self.turn.add(m, now);
-        if self.turn.has_lasted(Duration::from_millis(self.config.dwell_ms), now) {
+        if self.turn.has_lasted(Duration::from_millis(self.config.dwell_ms), DWELL_RTTS_MIN, now) {
             if self.learn() {
                 self.proposal = Some(self.pick(arm));
             }

@@ -15,7 +15,7 @@ use crate::candidates::{CANDIDATES, place};
 use crate::draw::Draws;
 use crate::policy::{Policy, PolicyInfo};
 use crate::sampling::Sampling;
-use crate::turn::Turn;
+use crate::turn::{DWELL_RTTS_MIN, Turn};
 use crate::{ConfigError, check_dwell};
 use remuda_algorithms::units::{Bytes, Time};
 use remuda_algorithms::{Measurement, PathState, Proposal, Sample, Why};
@@ -93,7 +93,7 @@ impl Policy for Random {
         self.draws.stir(m, now);
         self.turn.add(m, now);
         self.sampling.add(m, arm, now);
-        if self.turn.has_lasted(Duration::from_millis(self.config.dwell_ms), now) {
+        if self.turn.has_lasted(Duration::from_millis(self.config.dwell_ms), DWELL_RTTS_MIN, now) {
             let to = self.draw_other(arm);
             let why = Why {
                 text: format!("drawn after {arm}"),

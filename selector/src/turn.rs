@@ -12,9 +12,10 @@ use std::time::Duration;
 /// An arm's first packet is acknowledged a round trip later, and seen a report after that.
 const SETTLE_RTTS: u32 = 2;
 /// A turn of fewer round trips shows where the arm began, not where it goes.
-const SPAN_RTTS_MIN: u32 = 10;
+pub const SPAN_RTTS_MIN: u32 = 10;
 /// The guard's least dwell, in round trips: a sooner proposal is vetoed (guard.rs in the agent).
-const DWELL_RTTS_MIN: u32 = 20;
+/// The dwell begins with a flow's first switch.
+pub const DWELL_RTTS_MIN: u32 = 20;
 /// RFC 6298 section 2: the weight of a new sample in the smoothed round trip is 1/8.
 const SRTT_WEIGHT: u32 = 8;
 
@@ -87,16 +88,16 @@ impl Turn {
         }
     }
 
-    /// Whether the arm has had the flow for so long, and for as many round trips as the guard asks.
-    pub fn has_lasted(&self, dwell: Duration, now: Time) -> bool {
-        let round_trips = self.srtt.unwrap_or_default().saturating_mul(DWELL_RTTS_MIN);
+    /// Whether the arm has had the flow for so long, and for so many round trips.
+    pub fn has_lasted(&self, dwell: Duration, rtts_min: u32, now: Time) -> bool {
+        let round_trips = self.srtt.unwrap_or_default().saturating_mul(rtts_min);
         now - self.began >= dwell.max(round_trips)
     }
 
-    /// What came of it, if it says something.
-    pub fn outcome(&self) -> Option<Outcome> {
+    /// What came of it, if it says something after so many round trips.
+    pub fn outcome(&self, rtts_min: u32) -> Option<Outcome> {
         let (srtt, rtt_min) = (self.srtt?, self.rtt_min?);
-        let long = self.totals.span() >= srtt.saturating_mul(SPAN_RTTS_MIN);
+        let long = self.totals.span() >= srtt.saturating_mul(rtts_min);
         let limited = self.app_limited > self.reports / 2;
         let seen = self.totals.seen().filter(|_| long && !limited)?;
         Some(Outcome { seen, rtt_min_ms: rtt_min.as_secs_f64() * 1e3 })
@@ -132,7 +133,7 @@ mod tests {
         let mut turn = Turn::begin("cubic", at(0));
         feed(&mut turn, &report(12_500, 30), 10..=500);
         feed(&mut turn, &report(12_500, 50), 510..=1_000);
-        let outcome = turn.outcome().expect("a second of 40 ms is long enough");
+        let outcome = turn.outcome(SPAN_RTTS_MIN).expect("a second of 40 ms is long enough");
         let Seen { span_s, throughput_mbit_per_sec, lost_mbit_per_sec, rtt_mean_ms } = outcome.seen;
         assert_eq!((span_s, throughput_mbit_per_sec, lost_mbit_per_sec), (1.0, 10.0, 0.8));
         assert_eq!((rtt_mean_ms, outcome.rtt_min_ms), (40.0, 30.0));
@@ -145,23 +146,23 @@ mod tests {
         let mut turn = turn.next("bbr", at(1_000));
         feed(&mut turn, &report(90_000, 50), 1_010..=1_090);
         feed(&mut turn, &report(1_250, 50), 1_100..=2_000);
-        let outcome = turn.outcome().expect("it is long enough");
+        let outcome = turn.outcome(SPAN_RTTS_MIN).expect("it is long enough");
         assert_eq!((turn.arm(), outcome.seen.throughput_mbit_per_sec), ("bbr", 1.0));
         let mut kept = turn.next("bbr", at(2_000));
         feed(&mut kept, &report(1_250, 50), 2_010..=3_000);
-        assert_eq!(kept.outcome().expect("it is long enough").seen.span_s, 1.0);
+        assert_eq!(kept.outcome(SPAN_RTTS_MIN).expect("it is long enough").seen.span_s, 1.0);
     }
 
     #[test]
     fn too_few_round_trips_say_nothing_nor_does_what_the_application_limits() {
         let mut turn = Turn::begin("cubic", at(0));
-        assert_eq!(turn.outcome(), None);
+        assert_eq!(turn.outcome(SPAN_RTTS_MIN), None);
         feed(&mut turn, &report(1_000, 50), 10..=490);
-        assert_eq!(turn.outcome(), None);
+        assert_eq!(turn.outcome(SPAN_RTTS_MIN), None);
         feed(&mut turn, &report(1_000, 50), 500..=500);
-        assert!(turn.outcome().is_some());
+        assert!(turn.outcome(SPAN_RTTS_MIN).is_some());
         feed(&mut turn, &Measurement { app_limited: true, ..report(1_000, 50) }, 510..=1_020);
-        assert_eq!(turn.outcome(), None);
+        assert_eq!(turn.outcome(SPAN_RTTS_MIN), None);
     }
 
     #[test]
@@ -169,8 +170,10 @@ mod tests {
         let mut turn = Turn::begin("cubic", at(0));
         feed(&mut turn, &report(1_000, 500), 10..=1_000);
         let dwell = Duration::from_secs(5);
-        assert!(!turn.has_lasted(dwell, at(9_999)) && turn.has_lasted(dwell, at(10_000)));
-        assert!(!Turn::begin("cubic", at(0)).has_lasted(dwell, at(4_999)));
-        assert!(Turn::begin("cubic", at(0)).has_lasted(dwell, at(5_000)));
+        let has_lasted = |turn: &Turn, ms| turn.has_lasted(dwell, DWELL_RTTS_MIN, at(ms));
+        assert!(!has_lasted(&turn, 9_999) && has_lasted(&turn, 10_000));
+        assert!(!has_lasted(&Turn::begin("cubic", at(0)), 4_999));
+        assert!(has_lasted(&Turn::begin("cubic", at(0)), 5_000));
+        assert!(turn.has_lasted(dwell, SPAN_RTTS_MIN, at(5_000)));
     }
 }

@@ -5,16 +5,20 @@ dense layer picks the arm of a flow at each step of 5 s, and a network of two de
 whether the path has changed. The paper trains the actor by A3C; this is A2C, its synchronous form:
 all episodes of an update act with the same weights, and the gradient is the mean over them.
 
-1. Every arm runs alone on every path of a table (`tcp_rl_steps.py`).
-2. The actor is trained on episodes from that table: a flow has the arm that the actor picked last,
-   and its states and rewards are those of the table. As the reward of every arm is known there, the
+1. Every arm runs alone on every path of a table, and takes over flows that begin with the first arm
+   (`tcp_rl_steps.py`). Arms also run in environments of many kinds, some with neighbours
+   (`tcp_rl_kinds.py`).
+2. The actor is trained on episodes from both: a flow has the arm that the actor picked last, and
+   its states and rewards are those of the runs. As the reward of every arm is known there, the
    gradient is the sum over all arms, weighted by their probabilities, and not a sampled one.
 3. The network that tells changes is trained on pairs of steps of one path, and of two.
 4. The actor picks in the simulator, on paths that change, and both networks go on with what comes.
 
-The reward is ln(bit/s) - ln(95th percentile of the one-way delay in ms), each weighted by what the
-application wants, less that of the best arm of the path: that depends on the path alone, so it only
-takes variance from the gradient.
+On the paths of the table the reward is 1.5 ln(bit/s) less ln(one-way delay in ms), each weighted by
+what the application wants. The delay is the geometric mean of its mean and its 95th percentile. The
+paper has ln(bit/s) less ln of the percentile. In the environments of many kinds the reward is the
+logarithm of the merit by which arms are ranked. The reward of the best arm of the path is taken
+off: that depends on the path alone, so it only takes variance from the gradient.
 
 On a CPU, the same settings give the same weights.
 """
@@ -28,8 +32,9 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,8 +42,10 @@ import numpy as np
 import optax
 
 import remuda
-from remuda.training import atomic
+from remuda.training import atomic, tcp_rl_kinds
 from remuda.training import tcp_rl_steps as world
+from remuda.training.tcp_rl_kinds import WANTS as WANTS_OF_KINDS
+from remuda.training.tcp_rl_kinds import Kinds
 from remuda.training.tcp_rl_networks import (
     WANTS,
     Params,
@@ -57,6 +64,11 @@ from remuda.training.tcp_rl_steps import Path as Route
 Array = Any
 
 
+THROUGHPUT_POWER = 1.5
+"""The power of throughput in the reward of the table: half way between the paper's, which is 1, and
+that of the merit by which arms are ranked, which is 2."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """The settings of a training. The card has them all."""
@@ -65,14 +77,22 @@ class Settings:
     """Decides the first weights and every draw."""
     paths: int = 0
     """How many paths of the table to use, spread evenly; 0: all."""
+    drawn_paths: int = 200
+    """How many drawn paths the table has beside the paper's."""
+    table_runs: int = 2
+    """Runs of each arm on each path of the table: some arms differ from run to run."""
     table_steps: int = 4
     """The steps of each run of the table."""
     width: int = 128
     """The outputs of each layer, as in the paper."""
-    updates: int = 1_000
+    updates: int = 4_000
     """Updates of the actor from the table."""
     episodes: int = 256
-    """Episodes in an update."""
+    """Episodes from the table in an update."""
+    kinds: int = 1_200
+    """Environments of many kinds of paths."""
+    kinds_episodes: int = 256
+    """Episodes from these in an update."""
     choices: int = 3
     """Picks of an episode; the arm that the last one picks keeps the flow."""
     horizon: int = 12
@@ -94,8 +114,9 @@ class Settings:
     noise: float = 0.04
     """The standard deviation of the noise on the logarithm of each state, so that the actor does
     not learn the paths of the table by heart."""
-    first: str = "copa"
+    first: str = "learned"
     """The arm that half of the episodes start with, as the policy does; the others start with any.
+    What another arm earns after this one is that of whole flows, hand-off and all.
     """
     default_share: float = 0.7
     """The share of episodes in which throughput and delay count 1 each."""
@@ -126,6 +147,10 @@ class Settings:
 
 SMOKE = {
     "paths": 12,
+    "drawn_paths": 0,
+    "kinds": 8,
+    "kinds_episodes": 64,
+    "table_runs": 1,
     "table_steps": 3,
     "updates": 40,
     "episodes": 64,
@@ -149,12 +174,22 @@ def noisy(states: Array, key: Array, settings: Settings) -> Array:
     return states * jnp.exp(settings.noise * jax.random.normal(key, states.shape))
 
 
-def rewards(table: Table, paths: Array, wants: Array) -> Array:
-    """The reward of each arm on each path, below that of the best arm."""
-    throughput = table.settled(table.throughput_log)[paths]
-    one_way = table.settled(table.one_way_log)[paths]
-    all_arms = wants[:, :1] * throughput - wants[:, 1:] * one_way
+def below_best(throughput_log: Array, one_way_log: Array, wants: Array) -> Array:
+    """The reward of each arm, below that of the best one."""
+    all_arms = THROUGHPUT_POWER * wants[:, :1] * throughput_log - wants[:, 1:] * one_way_log
     return jnp.maximum(all_arms - all_arms.max(-1, keepdims=True), -4.0)
+
+
+def rewards(table: Table, paths: Array, wants: Array) -> Array:
+    """The reward of each arm on each path once it has the flow."""
+    throughput_log = table.settled(table.throughput_log)[paths]
+    return below_best(throughput_log, table.settled(table.one_way_log)[paths], wants)
+
+
+def taken_rewards(table: Table, paths: Array, wants: Array) -> Array:
+    """The reward of the whole flow, for each arm that takes it over from the first one."""
+    throughput_log = table.taken_throughput_log.mean(-1)[paths]
+    return below_best(throughput_log, table.taken_one_way_log.mean(-1)[paths], wants)
 
 
 def drawn_wants(key: Array, count: int, settings: Settings) -> Array:
@@ -167,25 +202,45 @@ def drawn_wants(key: Array, count: int, settings: Settings) -> Array:
     return jnp.stack([throughput, delay], -1)
 
 
-def table_loss(
-    params: Params, table: Table, key: Array, entropy_weight: Array, settings: Settings
+class Drawn(NamedTuple):
+    """Episodes of a batch: what they begin with, and where in the tables they are."""
+
+    wants: Array
+    arms: Array
+    """The arm that has the flow at first."""
+    from_start: Array
+    """The episode begins with the first step of a flow, and not with a later one."""
+
+
+def drawn_arms(key: Array, count: int, settings: Settings) -> tuple[Array, Array]:
+    """The arms that episodes begin with, and whether they begin with the first step of a flow."""
+    any_key, half_key, late_key = jax.random.split(key, 3)
+    any_arm = jax.random.randint(any_key, (count,), 0, len(ARMS))
+    is_any = jax.random.uniform(half_key, (count,)) < 0.5
+    arms = jnp.where(is_any, any_arm, ARMS.index(settings.first))
+    is_late = is_any & (jax.random.uniform(late_key, (count,)) < 0.5)
+    return arms, ~is_late
+
+
+def episodes_loss(
+    params: Params,
+    drawn: Drawn,
+    look: Callable[[Array, Array, int], tuple[Array, Array]],
+    key: Array,
+    entropy_weight: Array,
+    settings: Settings,
 ) -> Array:
-    """A2C's loss over episodes from the table, as a mean."""
-    keys = iter(jax.random.split(key, 5 + 3 * settings.choices))
-    count, first = settings.episodes, ARMS.index(settings.first)
-    paths = jax.random.randint(next(keys), (count,), 0, table.states.shape[0])
-    any_arm = jax.random.randint(next(keys), (count,), 0, len(ARMS))
-    arms = jnp.where(jax.random.uniform(next(keys), (count,)) < 0.5, first, any_arm)
-    wants = drawn_wants(next(keys), count, settings)
-    of_arms = rewards(table, paths, wants)
-    memory, chooses, total = no_memory(settings, count), jnp.ones(count), 0.0
+    """A2C's loss over episodes, as a mean.
+
+    `look(key, arms, choice)` gives the states of a step of these arms, and what each arm earns
+    after it until the end, as the mean of a step.
+    """
+    keys, count = iter(jax.random.split(key, 3 * settings.choices)), len(drawn.arms)
+    arms, memory, chooses, total = drawn.arms, no_memory(settings, count), jnp.ones(count), 0.0
     for choice in range(settings.choices):
-        # The first step has slow start in it, later ones have not.
-        later = jax.random.randint(next(keys), (count,), 1, table.states.shape[2])
-        at = jnp.zeros(count, int) if choice == 0 else later
-        states = noisy(table.states[paths, arms, at], next(keys), settings)
-        logs, value, memory = actor(params, actor_inputs(states, wants, arms), memory)
-        # What each arm earns until the end, as the mean of a step: its own reward, less the switch.
+        states, of_arms = look(next(keys), arms, choice)
+        states = noisy(states, next(keys), settings)
+        logs, value, memory = actor(params, actor_inputs(states, drawn.wants, arms), memory)
         left = settings.discount ** jnp.arange(settings.horizon - choice)
         switches = jax.nn.one_hot(arms, len(ARMS)) == 0
         earned = of_arms - settings.switch_cost * switches / left.sum()
@@ -197,9 +252,52 @@ def table_loss(
         each = -gain - entropy_weight * entropy + settings.value_weight * error
         total += (chooses * each).sum() / count
         picked = jax.random.categorical(next(keys), jax.lax.stop_gradient(logs))
-        chooses = chooses * (picked != arms)
+        # After a flow's first step the actor decides again, whatever it picks.
+        looks_on = (picked != arms) | (drawn.from_start if choice == 0 else False)
+        chooses = chooses * looks_on
         arms = picked
     return total
+
+
+def table_loss(
+    params: Params, table: Table, key: Array, entropy_weight: Array, settings: Settings
+) -> Array:
+    """The loss over episodes from the table."""
+    where, run, which, want, rest = jax.random.split(key, 5)
+    count, first = settings.episodes, ARMS.index(settings.first)
+    paths = jax.random.randint(where, (count,), 0, table.states.shape[0])
+    runs = jax.random.randint(run, (count,), 0, table.states.shape[2])
+    drawn = Drawn(drawn_wants(want, count, settings), *drawn_arms(which, count, settings))
+    of_arms = rewards(table, paths, drawn.wants)
+    taken = taken_rewards(table, paths, drawn.wants)
+
+    def look(key: Array, arms: Array, choice: int) -> tuple[Array, Array]:
+        later = jax.random.randint(key, (count,), 1, table.states.shape[3])
+        is_first = drawn.from_start if choice == 0 else jnp.zeros(count, bool)
+        at = jnp.where(is_first, 0, later)
+        earned = jnp.where((is_first & (arms == first))[:, None], taken, of_arms)
+        return table.states[paths, arms, runs, at], earned
+
+    return episodes_loss(params, drawn, look, rest, entropy_weight, settings)
+
+
+def kinds_loss(
+    params: Params, kinds: Kinds, key: Array, entropy_weight: Array, settings: Settings
+) -> Array:
+    """The loss over episodes of many kinds of paths."""
+    where, which, want, rest = jax.random.split(key, 4)
+    count, share = settings.kinds_episodes, settings.default_share
+    environments = jax.random.randint(where, (count,), 0, kinds.states.shape[0])
+    odds = jnp.array([share, *[(1 - share) / 2] * 2])
+    wants = jax.random.choice(want, len(WANTS_OF_KINDS), (count,), p=odds)
+    drawn = Drawn(jnp.array(WANTS_OF_KINDS)[wants], *drawn_arms(which, count, settings))
+
+    def look(key: Array, arms: Array, choice: int) -> tuple[Array, Array]:
+        later = jax.random.randint(key, (count,), 1, kinds.states.shape[2])
+        at = jnp.where(drawn.from_start, 0, later) if choice == 0 else later
+        return kinds.states[environments, arms, at], kinds.rewards[wants, environments, at]
+
+    return episodes_loss(params, drawn, look, rest, entropy_weight, settings)
 
 
 def optimiser(first: float, count: int) -> optax.GradientTransformation:
@@ -208,16 +306,21 @@ def optimiser(first: float, count: int) -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
 
 
-def trained_on_table(params: Params, table: Table, settings: Settings) -> Params:
-    """The actor after its updates from the table."""
+def trained_on_tables(params: Params, table: Table, kinds: Kinds, settings: Settings) -> Params:
+    """The actor after its updates from the table and from many kinds of paths."""
     adam = optimiser(settings.learning_rate, settings.updates)
 
     @jax.jit
     def update(params: Params, state: Any, at: Array) -> tuple[Params, Any, Array]:  # noqa: ANN401
         share = at / settings.updates
         weight = settings.entropy_first * (settings.entropy_last / settings.entropy_first) ** share
-        key = jax.random.fold_in(jax.random.key(settings.seed), at)
-        loss, gradient = jax.value_and_grad(table_loss)(params, table, key, weight, settings)
+        one, two = jax.random.split(jax.random.fold_in(jax.random.key(settings.seed), at))
+
+        def both(params: Params) -> Array:
+            of_table = table_loss(params, table, one, weight, settings)
+            return of_table + kinds_loss(params, kinds, two, weight, settings)
+
+        loss, gradient = jax.value_and_grad(both)(params)
         change, state = adam.update(gradient, state, params)
         return optax.apply_updates(params, change), state, loss
 
@@ -230,11 +333,13 @@ def trained_on_table(params: Params, table: Table, settings: Settings) -> Params
 
 
 class Pairs:
-    """Pairs of steps of one arm from the table and from the simulator, and whether they differ."""
+    """Pairs of steps of one arm, and whether the path has changed between them."""
 
-    def __init__(self, table: Table, found: list[tuple[Step, Step, bool]]) -> None:
+    def __init__(self, table: Table, kinds: Kinds, found: list[tuple[Step, Step, bool]]) -> None:
         """Takes the pairs that the simulator has found; none before its first round."""
         self.table, self.found = table, found
+        self.kinds = np.asarray(kinds.states)
+        self.known = np.flatnonzero((self.kinds[0, :, 0] > 0).any(-1))
 
     def drawn(self, rng: np.random.Generator, settings: Settings) -> tuple[Array, ...]:
         """Last states, states, arms and whether the path has changed."""
@@ -242,14 +347,25 @@ class Pairs:
         changed = rng.random(count) < settings.changed_share
         paths, arms = rng.integers(len(states), size=count), rng.integers(len(ARMS), size=count)
         others = np.where(changed, rng.integers(len(states), size=count), paths)
-        one, two = (rng.integers(1, states.shape[2], size=count) for _ in range(2))
-        last, now = states[paths, arms, one], states[others, arms, two]
+        runs, steps = states.shape[2:4]
+        one, two = (
+            (rng.integers(runs, size=count), rng.integers(1, steps, size=count)) for _ in range(2)
+        )
+        last, now = states[paths, arms, *one], states[others, arms, *two]
         # A change falls into a step: part of what the step measures is of the path before.
         share = np.where(rng.random(count) < 0.5, rng.uniform(0, 0.6, count), 0)[:, None]
         now = np.where(changed[:, None], share * last + (1 - share) * now, now)
         noise = [settings.noise * rng.normal(size=now.shape) for _ in range(2)]
         last, now = (it * np.exp(by) for it, by in zip((last, now), noise, strict=True))
         labels = changed & (paths != others)
+        # What varies on a path that keeps its kind is no change.
+        alike = settings.change_pairs // 4
+        where = rng.integers(len(self.kinds), size=alike)
+        arms[-alike:] = rng.choice(self.known, alike)
+        of_run = self.kinds[where, arms[-alike:]]
+        one, two = rng.integers(1, of_run.shape[1], (2, alike))
+        last[-alike:], now[-alike:] = of_run[np.arange(alike), one], of_run[np.arange(alike), two]
+        labels[-alike:] = False
         if self.found:
             half = rng.integers(len(self.found), size=count // 2)
             for place, at in enumerate(half):
@@ -308,11 +424,12 @@ def episodes(of_flow: list[Step], best: list[float], settings: Settings) -> list
             continue
         if fresh or len(found[-1].steps) == settings.choices:
             found.append(Episode([], []))
-        earned = [it.throughput_log - it.one_way_log - best[it.phase] for it in rest]
+        power = THROUGHPUT_POWER
+        earned = [power * it.throughput_log - it.one_way_log - best[it.phase] for it in rest]
         weights = settings.discount ** np.arange(len(rest))
         found[-1].steps.append(step)
         found[-1].returns.append(max(float(np.average(earned, weights=weights)), -4.0))
-        fresh = step.to == step.arm
+        fresh = step.settles
     return found
 
 
@@ -335,7 +452,7 @@ def configuration(folder: Path, more: str = "") -> str:
 
 
 def simulated(
-    nets: tuple[Params, Params], table: Table, settings: Settings, nth: int
+    nets: tuple[Params, Params], table: Table, seen: Array, settings: Settings, nth: int
 ) -> tuple[list[list[Step]], list[list[float]]]:
     """The steps of a round of flows, and the reward of the best arm of each of their phases."""
     rng = np.random.default_rng([settings.seed, nth])
@@ -345,13 +462,14 @@ def simulated(
     picks = rng.choice(deep, (settings.round_flows, settings.phases))
     phase_s = 5.0 * settings.phase_steps
     phases = [[paths[at] for at in row] for row in picks]
-    settled = np.asarray(table.settled(table.throughput_log - table.one_way_log)).max(1)
+    logs = THROUGHPUT_POWER * table.throughput_log - table.one_way_log
+    settled = np.asarray(table.settled(logs)).max(1)
     with tempfile.TemporaryDirectory() as folder:
         write(
             Path(folder) / "actor.safetensors",
             Path(folder) / "change.safetensors",
             nets,
-            table,
+            seen,
             settings,
             {},
         )
@@ -395,7 +513,7 @@ def flow_loss(params: Params, batch: tuple[Array, ...], settings: Settings) -> A
 
 
 def fine_tuned(
-    nets: tuple[Params, Params], table: Table, settings: Settings
+    nets: tuple[Params, Params], table: Table, kinds: Kinds, settings: Settings
 ) -> tuple[Params, Params]:
     """Both networks after rounds in the simulator."""
     adam = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(settings.round_learning_rate))
@@ -403,16 +521,18 @@ def fine_tuned(
     @jax.jit
     def update(params: Params, state: Array, batch: Array, key: Array) -> tuple[Params, Any]:
         def loss(params: Params) -> Array:
-            of_table = table_loss(params, table, key, settings.entropy_last, settings)
+            one, two = jax.random.split(key)
+            of_table = table_loss(params, table, one, settings.entropy_last, settings)
+            of_table += kinds_loss(params, kinds, two, settings.entropy_last, settings)
             return of_table + settings.round_weight * flow_loss(params, batch, settings)
 
         change, state = adam.update(jax.grad(loss)(params), state, params)
         return optax.apply_updates(params, change), state
 
-    (picks, tells), pairs = nets, Pairs(table, [])
+    (picks, tells), pairs = nets, Pairs(table, kinds, [])
     state = adam.init(picks)
     for nth in range(settings.rounds):
-        found, best = simulated((picks, tells), table, settings, nth)
+        found, best = simulated((picks, tells), table, seen_states(table, kinds), settings, nth)
         all_episodes = [
             episode
             for of_flow, of_best in zip(found, best, strict=True)
@@ -433,9 +553,23 @@ def fine_tuned(
     return picks, tells
 
 
+def seen_states(table: Table, kinds: Kinds) -> Array:
+    """All states of the training: rows of `world.STATES`. Arms that did not run have none."""
+    both = [np.asarray(it.states).reshape(-1, len(world.STATES)) for it in (table, kinds)]
+    rows = np.concatenate(both)
+    return rows[rows[:, 1] > 0]
+
+
+def collected(settings: Settings, keep: Path | None) -> Kinds:
+    """The environments of many kinds. `keep` keeps their runs for a further training."""
+    with tempfile.TemporaryDirectory() as folder:
+        tcp_rl_kinds.collect(keep or Path(folder), settings.kinds)
+        return tcp_rl_kinds.read(keep or Path(folder))
+
+
 def used_paths(settings: Settings) -> list[Route]:
     """The paths of the table."""
-    paths = world.table_paths()
+    paths = world.table_paths(settings.drawn_paths)
     if not settings.paths:
         return paths
     return [paths[at] for at in np.linspace(0, len(paths) - 1, settings.paths).astype(int)]
@@ -449,7 +583,7 @@ def score(params: Params, table: Table, settings: Settings) -> dict[str, float]:
     arms = jnp.full(count, ARMS.index(settings.first))
     settled = jnp.zeros(count, bool)
     for choice in range(settings.choices):
-        states = table.states[rows, arms, min(choice, table.states.shape[2] - 1)]
+        states = table.states[rows, arms, 0, min(choice, table.states.shape[3] - 1)]
         logs, _, memory = actor(params, actor_inputs(states, wants, arms), memory)
         picked = jnp.where(settled, arms, logs.argmax(-1))
         settled, arms = settled | (picked == arms), picked
@@ -463,8 +597,10 @@ def score(params: Params, table: Table, settings: Settings) -> dict[str, float]:
     }
 
 
-def trained(settings: Settings, out: Path, keep: Path | None = None) -> None:
-    """Trains and exports. `keep` keeps the table for a further training of the same paths."""
+def trained(
+    settings: Settings, out: Path, keep: Path | None = None, keep_kinds: Path | None = None
+) -> None:
+    """Trains and exports. `keep` and `keep_kinds` keep the runs for a further training."""
     start = time.monotonic()
     paths = used_paths(settings)
     if keep and keep.exists():
@@ -473,21 +609,24 @@ def trained(settings: Settings, out: Path, keep: Path | None = None) -> None:
         if len(table.states) != len(paths):
             raise ValueError(f"{keep}: the table has other paths\nfix: remove it")
     else:
-        table = world.tabulated(paths, settings.table_steps, settings.seed)
+        runs, steps, first = settings.table_runs, settings.table_steps, settings.first
+        table = world.tabulated(paths, runs, steps, settings.seed, first)
         if keep:
             np.savez(keep, **table._asdict())
     say(f"table of {len(paths)} paths after {time.monotonic() - start:.0f} s")
-    table = Table(*(jnp.asarray(it) for it in table))
+    kinds = collected(settings, keep_kinds)
+    say(f"{len(kinds.states)} environments after {time.monotonic() - start:.0f} s")
+    table, kinds = Table(*map(jnp.asarray, table)), Kinds(*map(jnp.asarray, kinds))
     picks, tells = first_params(settings)
-    picks = trained_on_table(picks, table, settings)
+    picks = trained_on_tables(picks, table, kinds, settings)
     scores = {"after_table": score(picks, table, settings)}
-    tells = trained_to_tell(tells, Pairs(table, []), settings, settings.change_updates)
+    tells = trained_to_tell(tells, Pairs(table, kinds, []), settings, settings.change_updates)
     say(f"on the table: {scores['after_table']}, after {time.monotonic() - start:.0f} s")
-    picks, tells = fine_tuned((picks, tells), table, settings)
+    picks, tells = fine_tuned((picks, tells), table, kinds, settings)
     scores["after_rounds"] = score(picks, table, settings)
     say(f"after the rounds: {scores['after_rounds']}, after {time.monotonic() - start:.0f} s")
     out.parent.mkdir(parents=True, exist_ok=True)
-    write(out, change_file(out), (picks, tells), table, settings, scores)
+    write(out, change_file(out), (picks, tells), seen_states(table, kinds), settings, scores)
 
 
 def change_file(out: Path) -> Path:
@@ -501,6 +640,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="file of weights, .safetensors")
     parser.add_argument("--smoke", action="store_true", help="train for seconds only")
     parser.add_argument("--table", type=Path, help="keep the table of runs in this file, .npz")
+    parser.add_argument("--kinds-data", type=Path, help="keep the runs of --kinds in this folder")
     parser.add_argument(
         "--expected", type=Path, help="train nothing: write what JAX computes with --out"
     )
@@ -521,7 +661,7 @@ def main(argv: list[str] | None = None) -> int:
         if options.expected:
             atomic.write(options.expected, checks(options.out).astype("<f4").tobytes())
             return 0
-        trained(Settings(**changes), options.out, options.table)
+        trained(Settings(**changes), options.out, options.table, options.kinds_data)
     except (ValueError, OSError) as error:
         print(f"remuda: {error}", file=sys.stderr)
         return 1

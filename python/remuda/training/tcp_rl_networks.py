@@ -16,7 +16,7 @@ import numpy as np
 import safetensors.numpy
 
 from remuda.training import export
-from remuda.training.tcp_rl_steps import ARMS, Table
+from remuda.training.tcp_rl_steps import ARMS
 
 if TYPE_CHECKING:
     from remuda.training.tcp_rl import Settings
@@ -134,9 +134,9 @@ def change_inputs(last: Array, now: Array, arms: Array) -> Array:
     return jnp.concatenate([*both, jax.nn.one_hot(arms, len(ARMS))], -1)
 
 
-def ranges(table: Table) -> list[tuple[float, float]]:
-    """The range of each of `INPUTS` in the table, with a margin for paths a little beyond."""
-    values = np.asarray(of_states(table.states)).reshape(-1, len(INPUTS))
+def ranges(seen: Array) -> list[tuple[float, float]]:
+    """The range of each of `INPUTS` in these states, with a margin for paths a little beyond."""
+    values = np.asarray(of_states(seen))
     low, high = values.min(0), values.max(0)
     logs = [name.endswith("_log") for name in INPUTS]
     # A log may be half beyond; others start at 0 and end as their logs do.
@@ -145,9 +145,9 @@ def ranges(table: Table) -> list[tuple[float, float]]:
     return [(round(float(a), 6), round(float(b), 6)) for a, b in zip(low, high, strict=True)]
 
 
-def state_inputs(table: Table, prefix: str = "") -> list[export.Input]:
+def state_inputs(seen: Array, prefix: str = "") -> list[export.Input]:
     """The inputs of one state, with their ranges in training."""
-    named = zip(INPUTS, ranges(table), strict=True)
+    named = zip(INPUTS, ranges(seen), strict=True)
     return [
         export.Input(prefix + name, low, high, 1, OFFSETS.get(name, 0.0), SCALES.get(name, 1.0))
         for name, (low, high) in named
@@ -170,31 +170,33 @@ def write(
     actor_file: Path,
     change_file: Path,
     nets: tuple[Params, Params],
-    table: Table,
+    seen: Array,
     settings: Settings,
     scores: dict[str, Any],
 ) -> None:
-    """Writes both networks with their cards."""
+    """Writes both networks with their cards. `seen` are the states of the training."""
     of_arms = [export.Input(f"arm_{arm}", 0, 1) for arm in ARMS]
     width = settings.width
     about: dict[str, Any] = {
         "data": "Simulated paths of 1 to 200 Mbit/s, 10 to 200 ms and 0 to 10 % random loss, "
-        "with drop-tail buffers of one product of bandwidth and delay or of 200 packets.",
-        "families": ["static", "changing"],
+        "with drop-tail buffers of one product of bandwidth and delay or of 200 packets; and "
+        "environments of many kinds of paths, some with neighbours.",
+        "families": ["static", "changing", "all of emulation/samples"],
         "seed": settings.seed,
         "hyperparameters": dataclasses.asdict(settings),
         "scores": scores,
         "limits": [
             "Outside the ranges of the inputs the flow keeps its arm.",
-            "All paths of the training belong to one flow alone.",
+            "What a flow that shares its path earned by its arm is known of the training's "
+            "neighbours only.",
         ],
     }
-    inputs = [*state_inputs(table), *(export.Input(name, 0, 1) for name in WANTS), *of_arms]
+    inputs = [*state_inputs(seen), *(export.Input(name, 0, 1) for name in WANTS), *of_arms]
     widths = [width] * 4 + [len(ARMS)]
     picks = layers(ACTOR_LAYERS, len(inputs), widths, "softmax")
     card = export.Card(KIND, KIND, inputs, picks, list(ARMS), **about)
     export.write(actor_file, kept(nets[0], ACTOR_LAYERS), card)
-    inputs = [*state_inputs(table, "last_"), *state_inputs(table), *of_arms]
+    inputs = [*state_inputs(seen, "last_"), *state_inputs(seen), *of_arms]
     tells = layers(CHANGE_LAYERS, len(inputs), [width, width, 1], "sigmoid")
     card = export.Card(CHANGE_KIND, CHANGE_KIND, inputs, tells, ["changed"], **about)
     export.write(change_file, kept(nets[1], CHANGE_LAYERS), card)

@@ -34,8 +34,12 @@ STATES = ("throughput_bit_per_sec", "rtt_s", "rtt_min_s", "loss")
 """What the policy says of each step."""
 SERIES_MS = 50.0
 """The interval of the series that rewards come from."""
+FLOW_S = 20.0
+"""How long the whole flows are that an arm takes over."""
 OWD_PERCENT = 95
-"""The reward divides throughput by this percentile of the one-way delay."""
+"""The reward divides throughput by the geometric mean of this percentile and of the mean of the
+one-way delay. The paper has the percentile alone, and an arm that is best by it may have two thirds
+of the best power by the mean."""
 
 
 class Path(NamedTuple):
@@ -53,11 +57,34 @@ RTTS_MS = (10, 20, 40, 60, 80, 100, 150, 200)
 LOSSES_PERCENT = (0, 1, 2, 10)
 
 
-def table_paths() -> list[Path]:
-    """The paper's 288 paths, and 144 of them with the buffer that its changing path has."""
+DRAWN_SEED = 288
+"""Decides the drawn paths of the table."""
+
+
+def table_paths(drawn: int) -> list[Path]:
+    """The paper's paths, and drawn ones between them.
+
+    They are the paper's 288, 144 of these with the buffer that its changing path has, and the drawn
+    ones. Of these every other one loses nothing, and every third has that buffer.
+    """
     grid = itertools.product(RATES, RTTS_MS, LOSSES_PERCENT)
     deep = itertools.product(RATES, RTTS_MS[::2], LOSSES_PERCENT)
-    return [*(Path(*it) for it in grid), *(Path(*it, 200) for it in deep)]
+    rng = np.random.default_rng(DRAWN_SEED)
+
+    def even(low: float, high: float) -> float:
+        """Logarithmically even."""
+        return float(np.exp(rng.uniform(np.log(low), np.log(high))))
+
+    def between(nth: int) -> Path:
+        loss = 0.0 if nth % 2 else even(0.05, 10)
+        rate, rtt_ms = even(RATES[0], RATES[-1]), even(RTTS_MS[0], RTTS_MS[-1])
+        return Path(rate, rtt_ms, loss, None if nth % 3 else 200)
+
+    return [
+        *(Path(*it) for it in grid),
+        *(Path(*it, 200) for it in deep),
+        *(between(nth) for nth in range(drawn)),
+    ]
 
 
 def scenario(phases: Sequence[Path], phase_s: float) -> dict[str, Any]:
@@ -103,12 +130,19 @@ class Step(NamedTuple):
     """The arm of the next step."""
     picks: bool
     """The actor has picked at its end; otherwise the arm stays without being asked."""
+    settles: bool
+    """The flow keeps the arm until the path changes."""
     state: tuple[float, ...]
     """The values of `STATES`."""
     throughput_log: float
     """ln of bit/s."""
     one_way_log: float
-    """ln of the percentile of the one-way delay in ms."""
+    """ln of the geometric mean of mean and percentile of the one-way delay in ms."""
+
+
+def delay_log(mean_ms: float, percentile_ms: float) -> float:
+    """The delay of the reward: ln of the geometric mean of both."""
+    return float(np.log(mean_ms) + np.log(percentile_ms)) / 2
 
 
 def steps(result: remuda.Result, phases: Sequence[Path], phase_s: float) -> list[Step]:
@@ -131,7 +165,7 @@ def steps(result: remuda.Result, phases: Sequence[Path], phase_s: float) -> list
         if any(name not in facts for name in STATES) or arm not in ARMS or to not in ARMS:
             continue
         within = (queue_at > begin) & (queue_at <= end)
-        if not within.any() or end - begin < 0.5:
+        if not within.any() or end - begin < 0.3:
             continue
         bits = 8 * float(np.diff(np.interp([begin, end], at_s, delivered))[0]) / (end - begin)
         phase = min(int(end / phase_s), len(phases) - 1)
@@ -142,9 +176,12 @@ def steps(result: remuda.Result, phases: Sequence[Path], phase_s: float) -> list
             arm=ARMS.index(arm),
             to=ARMS.index(to),
             picks="actor picks" in why,
+            settles=why.startswith("settles"),
             state=tuple(float(facts[name]) for name in STATES),
             throughput_log=float(np.log(max(bits, 1e3))),
-            one_way_log=float(np.log(np.percentile(one_way_ms[within], OWD_PERCENT))),
+            one_way_log=delay_log(
+                one_way_ms[within].mean(), np.percentile(one_way_ms[within], OWD_PERCENT)
+            ),
         )
         found.append(step)
         begin = float(end)
@@ -164,41 +201,68 @@ def whole(result: remuda.Result, arm: int) -> Step:
         arm=arm,
         to=arm,
         picks=False,
+        settles=False,
         state=(rate, *rtts_s, loss),
         throughput_log=float(np.log(max(rate, 1e3))),
-        one_way_log=float(np.log(row["one_way_p95_ms"])),
+        one_way_log=delay_log(row["one_way_mean_ms"], row["one_way_p95_ms"]),
     )
 
 
 class Table(NamedTuple):
-    """Runs of fixed arms. Axes: the path, the arm, the step; the first step has slow start."""
+    """Runs on each path. Axes: the path, the arm, the run; the first three have the step, too."""
 
     states: Array
-    """The last axis has `STATES`."""
+    """Of each arm alone. The first step has slow start. The last axis has `STATES`."""
     throughput_log: Array
     one_way_log: Array
+    taken_throughput_log: Array
+    """Of whole flows that begin with the first arm, and that the arm takes over after its first
+    step."""
+    taken_one_way_log: Array
 
     def settled(self, log: Array) -> Array:
-        """The mean over the steps after the first, for each path and arm."""
-        return log[:, :, 1:].mean(-1)
+        """The mean over the runs, and over their steps after the first; for each path and arm."""
+        return log[:, :, :, 1:].mean((-1, -2))
 
 
-def tabulated(paths: Sequence[Path], count: int, seed: int, step_s: float = 5.0) -> Table:
-    """Runs each arm alone on each path, for `count` steps."""
+def tabulated(
+    paths: Sequence[Path], runs: int, count: int, seed: int, first: str, step_s: float = 5.0
+) -> Table:
+    """Runs each arm on each path, so many times: alone for `count` steps, and after `first`."""
     seconds = (count + 1) * step_s
-    # A step is at least 20 round trips, so that some runs have fewer steps: the last is repeated.
-    columns: list[list[Array]] = [[], [], []]
+    of_paths = [path for path in paths for _ in range(runs)]
+    seeds = [seed + run for _ in paths for run in range(runs)]
+    scenarios = [scenario([path], seconds) for path in of_paths]
+    alone: list[list[list[Step]]] = []
     for arm in ARMS:
         config = f'[policy.tcp_rl]\nfirst = "{arm}"\narms = ["{arm}"]\ndetector = "none"\n'
-        runs = [scenario([path], seconds) for path in paths]
-        results = remuda.run_many(runs, [seed] * len(runs), config=config)
-        for column in columns:
-            column.append([])
-        for path, result in zip(paths, results, strict=True):
-            of_run = steps(result, [path], seconds)
-            of_run = of_run or [whole(result, ARMS.index(arm))]
-            of_run = (of_run + [of_run[-1]] * count)[:count]
-            columns[0][-1].append([it.state for it in of_run])
-            columns[1][-1].append([it.throughput_log for it in of_run])
-            columns[2][-1].append([it.one_way_log for it in of_run])
-    return Table(*(np.array(column, np.float32).swapaxes(0, 1) for column in columns))
+        results = remuda.run_many(scenarios, seeds, config=config)
+        both = zip(of_paths, results, strict=True)
+        found = [steps(it, [path], seconds) or [whole(it, ARMS.index(arm))] for path, it in both]
+        # A step is at least 20 round trips, so that some runs have fewer: the last is repeated.
+        alone.append([(of_run + [of_run[-1]] * count)[:count] for of_run in found])
+    taken: list[list[Step]] = []
+    for place, arm in enumerate(ARMS):
+        whole_flows = []
+        for path, of_first in zip(of_paths, alone[ARMS.index(first)], strict=True):
+            table = scenario([path], FLOW_S) | {"sample_ms": 0.0}
+            table["flows"] = [{"driver": first}]
+            if arm != first:
+                table["flows"][0]["switches"] = [{"at_s": of_first[0].end_s, "to": arm}]
+            whole_flows.append(table)
+        taken.append([whole(it, place) for it in remuda.run_many(whole_flows, seeds)])
+
+    def column(rows: Any, name: str) -> Array:  # noqa: ANN401
+        """An attribute of all steps; the path is the first axis."""
+        values = np.array([[read(row, name) for row in of_arm] for of_arm in rows], np.float32)
+        return values.reshape(len(ARMS), len(paths), runs, *values.shape[2:]).swapaxes(0, 1)
+
+    def read(row: Any, name: str) -> Any:  # noqa: ANN401
+        return getattr(row, name) if isinstance(row, Step) else [getattr(it, name) for it in row]
+
+    names = ("throughput_log", "one_way_log")
+    return Table(
+        column(alone, "state"),
+        *(column(alone, name) for name in names),
+        *(column(taken, name) for name in names),
+    )

@@ -41,7 +41,7 @@ use crate::candidates::{CANDIDATES, first, place};
 use crate::features::Features;
 use crate::policy::{Policy, PolicyInfo};
 use crate::sampling::Sampling;
-use crate::turn::{Outcome, Turn};
+use crate::turn::{DWELL_RTTS_MIN, Outcome, SPAN_RTTS_MIN, Turn};
 use crate::{ConfigError, check, check_dwell};
 use context::{Context, context};
 use prior::Prior;
@@ -150,7 +150,7 @@ impl LinUcb {
     fn learn(&mut self) -> Option<f64> {
         let (at, x) = (place(self.turn.arm())?, self.context?);
         let features = &self.sampling.latest()?.features;
-        let reward = self.reward(features, &self.turn.outcome()?)?;
+        let reward = self.reward(features, &self.turn.outcome(SPAN_RTTS_MIN)?)?;
         Arc::make_mut(&mut self.arms[at]).learn(&x, reward);
         Some(reward)
     }
@@ -217,7 +217,7 @@ impl Policy for LinUcb {
         if let Some(unit) = self.sampling.add(m, arm, now) {
             self.context.get_or_insert_with(|| context(&unit.features));
         }
-        if self.turn.has_lasted(Duration::from_millis(self.config.dwell_ms), now) {
+        if self.turn.has_lasted(Duration::from_millis(self.config.dwell_ms), DWELL_RTTS_MIN, now) {
             if let Some(reward) = self.learn() {
                 self.proposal = self.pick(arm, reward);
             }

@@ -52,7 +52,7 @@ pub struct TcpRlConfig {
     /// How long a step is, in milliseconds; 20 round trips at least.
     pub step_ms: u64,
     /// How long a flow's first step is, in milliseconds: 100 to 3,600,000, and no longer than
-    /// `step_ms`. The step lasts 20 round trips at least.
+    /// `step_ms`. The step lasts 5 round trips at least.
     pub first_step_ms: u64,
     /// A flow looks for an arm for so many steps at most; those in which a switch had to wait do
     /// not count.
@@ -75,10 +75,10 @@ impl Default for TcpRlConfig {
         Self {
             weights: None,
             change_weights: None,
-            first: "copa".to_owned(),
+            first: "learned".to_owned(),
             arms: Vec::new(),
             step_ms: 5_000,
-            first_step_ms: 1_000,
+            first_step_ms: 500,
             trials_max: 3,
             draws: false,
             detector: DetectorKind::Learned,

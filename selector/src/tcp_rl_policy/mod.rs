@@ -9,7 +9,7 @@
 //! changed clear the memory of the actor, and it picks again.
 //!
 //! ```text
-//! choosing ── the actor picks the arm in charge, or trials_max steps ──▶ settled
+//! choosing ── the actor picks the arm in charge, or for the last time ──▶ settled
 //!    ▲                                                                      │
 //!    └──────────────── two findings in a row: the path has changed ─────────┘
 //! ```
@@ -29,9 +29,10 @@
 //!   - the memory of the recurrent layer is cleared at a change and at a new preference; the paper
 //!     does not say when;
 //!   - the second finding of a change compares with the same earlier step as the first;
-//!   - a flow's first step lasts one second, because the flow carries data while it looks for an
-//!     arm;
-//!   - a step is at least 20 round trips long and begins two round trips after a switch
+//!   - a flow's first step lasts half a second and at least 5 round trips, because the flow carries
+//!     data while it looks for an arm. The actor may pick another arm after it; if it keeps the
+//!     first one, it decides again after a whole step;
+//!   - later steps are at least 20 round trips long; a step begins two round trips after a switch
 //!     ([`crate::turn`]); a step in which the application had too little to send decides nothing;
 //!   - where a state is outside the range of the training, the flow keeps its arm;
 //!   - the arms are ten of this project; the paper has fourteen of Pantheon.
@@ -48,7 +49,7 @@ use crate::arm_runner::ArmRunner;
 use crate::draw::Draws;
 use crate::policy::{Policy, PolicyInfo};
 use crate::sampling::Sampling;
-use crate::turn::Turn;
+use crate::turn::{DWELL_RTTS_MIN, SPAN_RTTS_MIN, Turn};
 use change::{Detector, Finding};
 use remuda_algorithms::network::State as Memory;
 use remuda_algorithms::units::{Bytes, Time};
@@ -76,6 +77,10 @@ pub const NETWORKS: &str = "tcp_rl";
 /// A switch that the guard or the moment has not let pass is proposed again after this, until the
 /// next decision.
 const RETRY: Duration = Duration::from_secs(2);
+
+/// The first step is over after so many round trips: it shows where the first arm begins, which is
+/// enough to see that the arm has no chance.
+const FIRST_RTTS_MIN: u32 = 5;
 
 /// Whether a flow looks for an arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,10 +138,14 @@ impl TcpRl {
         }
     }
 
-    /// The least length of the present step.
-    fn step(&self) -> Duration {
+    /// The least length of the present step, and its least number of round trips.
+    fn step(&self) -> (Duration, u32) {
         let TcpRlConfig { step_ms, first_step_ms, .. } = self.config;
-        Duration::from_millis(if self.is_first { first_step_ms.min(step_ms) } else { step_ms })
+        let (ms, rtts) = match self.is_first {
+            true => (first_step_ms.min(step_ms), FIRST_RTTS_MIN),
+            false => (step_ms, DWELL_RTTS_MIN),
+        };
+        (Duration::from_millis(ms), rtts)
     }
 
     fn may_pick(&self, arm: &str) -> bool {
@@ -198,6 +207,7 @@ impl TcpRl {
     /// A step of the arm in charge is over.
     fn decide(&mut self, state: &State, arm: &'static str, now: Time) {
         self.waiting = None;
+        let is_first = std::mem::take(&mut self.is_first);
         let place = self.networks.place(arm);
         let mut finding = None;
         let mut explores = false;
@@ -226,20 +236,26 @@ impl TcpRl {
         };
         let (to, probability) = picked.unwrap_or((arm, 0.0));
         let is_last = steps + 1 >= self.config.trials_max;
+        if to == arm && is_first && !is_last {
+            self.phase = Phase::Choosing(steps + 1);
+            let text = format!("keeps {arm} for a whole step: the actor picks it");
+            return self.propose(arm, text, false, state, finding);
+        }
         if to == arm || is_last {
             self.phase = Phase::Settled;
             self.detector.restart();
             // The next step is compared with this one.
-            if let Some(place) = place {
+            if let Some(place) = place.filter(|_| to == arm) {
                 self.detector.step(state, place, &Arc::clone(&self.networks));
             }
-            let why = if to == arm { "the actor picks it" } else { "trials are used up" };
-            let text = format!("settles with {arm}: {why}");
-            return self.propose(arm, text, false, state, finding);
         }
-        let text = match explores {
-            true => format!("the path has changed: tries {to}, drawn from all"),
-            false => format!("the actor picks {to} with {probability:.2}"),
+        let text = match (explores, self.phase) {
+            (_, Phase::Settled) if to == arm => format!("settles with {arm}: the actor picks it"),
+            (_, Phase::Settled) => {
+                format!("settles with {to}: the actor picks it in its last trial")
+            }
+            (true, _) => format!("the path has changed: tries {to}, drawn from all"),
+            (false, _) => format!("the actor picks {to} with {probability:.2}"),
         };
         self.propose(to, text, explores, state, finding);
         let switch = self.proposal.clone().filter(|proposal| proposal.to != arm);
@@ -312,11 +328,12 @@ impl Policy for TcpRl {
             }
             self.sample = Some(sample);
         }
-        if !self.turn.has_lasted(self.step(), now) {
+        let (dwell, rtts_min) = self.step();
+        if !self.turn.has_lasted(dwell, rtts_min, now) {
             return;
         }
-        if let Some(outcome) = self.turn.outcome() {
-            self.is_first = false;
+        let enough = if self.is_first { FIRST_RTTS_MIN } else { SPAN_RTTS_MIN };
+        if let Some(outcome) = self.turn.outcome(enough) {
             self.decide(&State::of(&outcome), arm, now);
         }
         self.turn = self.turn.next(arm, now);

@@ -55,6 +55,11 @@ fn always(arms: &[(&str, f32)], changed: f32) -> Arc<Networks> {
 
 const THREE: [(&str, f32); 3] = [("copa", 0.0), ("bbr", 2.0), ("vegas", 1.0)];
 
+/// The default settings, but flows begin with an arm that all these networks know.
+fn of_copa() -> TcpRlConfig {
+    TcpRlConfig { first: "copa".to_owned(), ..TcpRlConfig::default() }
+}
+
 fn policy(config: TcpRlConfig, networks: Arc<Networks>) -> ArmRunner<TcpRl> {
     let slot = Slot::new(networks);
     let mut policy = ArmRunner::new(TcpRl::new(config, Some(slot)), &Loaded::default());
@@ -68,12 +73,12 @@ fn arms(config: TcpRlConfig, changed: f32, secs: u64) -> Vec<(u64, &'static str)
 
 #[test]
 fn the_actor_picks_after_a_step_and_the_flow_keeps_that_arm() {
-    assert_eq!(arms(TcpRlConfig::default(), -9.0, 300), [(0, "copa"), (1, "bbr")]);
+    assert_eq!(arms(of_copa(), -9.0, 300), [(0, "copa"), (0, "bbr")]);
 }
 
 #[test]
 fn a_change_is_found_twice_before_the_actor_picks_again() {
-    let mut policy = policy(TcpRlConfig::default(), always(&THREE, 9.0));
+    let mut policy = policy(of_copa(), always(&THREE, 9.0));
     let mut said = Vec::new();
     let report = |_: &'static str, _| report(10_000, 40);
     proposals(&mut policy, 40, report, |ms, proposal, _| {
@@ -81,21 +86,38 @@ fn a_change_is_found_twice_before_the_actor_picks_again() {
     });
     let settled: Vec<u64> =
         said.iter().filter(|it| it.2.starts_with("settles")).map(|it| it.0).collect();
-    // Its first step ends at 1 s, the others 5 s after one another: it settles at 6 s; at 11 s the
-    // first finding, at 16 s the second, which picks again.
-    assert_eq!(settled, [6, 16, 26, 36], "{said:?}");
+    // Its first step ends at 0.5 s, the others 5 s after one another, so it settles at 5.5 s. The
+    // first finding is at 10.5 s, the second at 15.5 s, and the actor picks again.
+    assert_eq!(settled, [5, 15, 25, 35], "{said:?}");
     assert!(said.iter().all(|it| it.1 == "bbr"), "{said:?}");
 }
 
 #[test]
+fn a_flow_settles_with_its_first_arm_only_after_a_whole_step() {
+    let said = |networks: Arc<Networks>| {
+        let mut policy = policy(of_copa(), networks);
+        let mut said = Vec::new();
+        let report = |_: &'static str, _| report(10_000, 40);
+        proposals(&mut policy, 20, report, |ms, proposal, _| {
+            said.push((ms / 1_000, proposal.why.text.clone()));
+        });
+        said
+    };
+    let kept = said(always(&[("copa", 2.0), ("bbr", 0.0)], -9.0));
+    assert!(kept[0].1.starts_with("keeps copa for a whole step"), "{kept:?}");
+    assert!(kept[1].0 == 5 && kept[1].1.starts_with("settles with copa"), "{kept:?}");
+    assert!(kept[2].1.starts_with("stays with copa"), "{kept:?}");
+}
+
+#[test]
 fn without_a_detector_the_first_choice_stays() {
-    let config = TcpRlConfig { detector: DetectorKind::None, ..TcpRlConfig::default() };
+    let config = TcpRlConfig { detector: DetectorKind::None, ..of_copa() };
     assert_eq!(arms(config, 9.0, 300).len(), 2);
 }
 
 #[test]
 fn after_a_change_any_arm_is_drawn_if_it_is_to_be_uniform() {
-    let config = TcpRlConfig { on_change: OnChange::Uniform, ..TcpRlConfig::default() };
+    let config = TcpRlConfig { on_change: OnChange::Uniform, ..of_copa() };
     let mut policy = policy(config, always(&THREE, 9.0));
     let mut explored = Vec::new();
     proposals(
@@ -115,7 +137,7 @@ fn what_suited_before_is_first_if_the_actor_knows_it() {
     for (remembered, want) in [("vegas", "vegas"), ("reno", "copa")] {
         let networks = always(&THREE, -9.0);
         let slot = Some(Slot::new(networks));
-        let policy = TcpRl::new(TcpRlConfig::default(), slot);
+        let policy = TcpRl::new(of_copa(), slot);
         let mut policy = ArmRunner::new(policy, &Loaded::default());
         policy.resume(&suits(remembered), Time::ZERO);
         assert_eq!(policy.arm(), want);
@@ -125,15 +147,15 @@ fn what_suited_before_is_first_if_the_actor_knows_it() {
 #[test]
 fn only_arms_that_are_allowed_are_picked() {
     let allowed = vec!["copa".to_owned(), "vegas".to_owned()];
-    let config = TcpRlConfig { arms: allowed, ..TcpRlConfig::default() };
-    assert_eq!(arms(config, -9.0, 60), [(0, "copa"), (1, "vegas")]);
-    let config = TcpRlConfig { arms: vec!["vegas".to_owned()], ..TcpRlConfig::default() };
+    let config = TcpRlConfig { arms: allowed, ..of_copa() };
+    assert_eq!(arms(config, -9.0, 60), [(0, "copa"), (0, "vegas")]);
+    let config = TcpRlConfig { arms: vec!["vegas".to_owned()], ..of_copa() };
     assert_eq!(arms(config, -9.0, 60), [(0, "vegas")]);
 }
 
 #[test]
 fn a_dry_run_says_what_it_would_decide_and_changes_nothing() {
-    let config = TcpRlConfig { dry_run: true, ..TcpRlConfig::default() };
+    let config = TcpRlConfig { dry_run: true, ..of_copa() };
     let mut policy = policy(config, always(&THREE, -9.0));
     let mut said = Vec::new();
     proposals(
@@ -150,7 +172,7 @@ fn a_dry_run_says_what_it_would_decide_and_changes_nothing() {
 
 #[test]
 fn each_decision_has_a_score_for_each_arm_and_the_states() {
-    let mut policy = policy(TcpRlConfig::default(), always(&THREE, -9.0));
+    let mut policy = policy(of_copa(), always(&THREE, -9.0));
     let mut why = None;
     proposals(
         &mut policy,
@@ -160,7 +182,7 @@ fn each_decision_has_a_score_for_each_arm_and_the_states() {
             why = Some(proposal.why.clone());
         },
     );
-    let features = why.expect("decisions after 1 s and 6 s").features;
+    let features = why.expect("decisions after 0.5 s and 5.5 s").features;
     let of = |name: &str| {
         features.iter().find(|(it, _)| *it == name).map(|(_, value)| value.parse::<f64>().unwrap())
     };
@@ -175,7 +197,7 @@ fn each_decision_has_a_score_for_each_arm_and_the_states() {
 #[test]
 fn what_the_training_did_not_cover_leaves_the_arm_as_it_is() {
     let networks = Networks::shipped();
-    let mut policy = policy(TcpRlConfig::default(), networks);
+    let mut policy = policy(of_copa(), networks);
     // 16 Gbit/s.
     let arms = drive(&mut policy, 60, |_, _| report(20_000_000, 40));
     assert_eq!(arms.len(), 1, "{arms:?}");
@@ -202,7 +224,7 @@ fn foreign_networks_are_refused_by_place_and_rule() {
 #[test]
 fn running_flows_keep_the_networks_that_they_began_with() {
     let slot = Slot::new(always(&THREE, -9.0));
-    let tcp_rl = TcpRl::new(TcpRlConfig::default(), Some(slot.clone()));
+    let tcp_rl = TcpRl::new(of_copa(), Some(slot.clone()));
     let mut policy = ArmRunner::new(tcp_rl, &Loaded::default());
     policy.resume(&path(), Time::ZERO);
     slot.put(always(&[("copa", 9.0), ("bbr", 0.0)], -9.0));
@@ -280,7 +302,7 @@ proptest! {
         draws in any::<bool>(),
     ) {
         let on_change = if uniform { OnChange::Uniform } else { OnChange::Policy };
-        let config = TcpRlConfig { step_ms: 100, draws, on_change, ..TcpRlConfig::default() };
+        let config = TcpRlConfig { step_ms: 100, draws, on_change, ..of_copa() };
         let networks = always(&THREE, 0.1);
         let mut policy = policy(config, Arc::clone(&networks));
         let mut path = path();
