@@ -333,13 +333,11 @@ def trained_on_tables(params: Params, table: Table, kinds: Kinds, settings: Sett
 
 
 class Pairs:
-    """Pairs of steps of one arm, and whether the path has changed between them."""
+    """Pairs of steps of one arm from the table and from the simulator, and whether they differ."""
 
-    def __init__(self, table: Table, kinds: Kinds, found: list[tuple[Step, Step, bool]]) -> None:
+    def __init__(self, table: Table, found: list[tuple[Step, Step, bool]]) -> None:
         """Takes the pairs that the simulator has found; none before its first round."""
         self.table, self.found = table, found
-        self.kinds = np.asarray(kinds.states)
-        self.known = np.flatnonzero((self.kinds[0, :, 0] > 0).any(-1))
 
     def drawn(self, rng: np.random.Generator, settings: Settings) -> tuple[Array, ...]:
         """Last states, states, arms and whether the path has changed."""
@@ -358,14 +356,6 @@ class Pairs:
         noise = [settings.noise * rng.normal(size=now.shape) for _ in range(2)]
         last, now = (it * np.exp(by) for it, by in zip((last, now), noise, strict=True))
         labels = changed & (paths != others)
-        # What varies on a path that keeps its kind is no change.
-        alike = settings.change_pairs // 4
-        where = rng.integers(len(self.kinds), size=alike)
-        arms[-alike:] = rng.choice(self.known, alike)
-        of_run = self.kinds[where, arms[-alike:]]
-        one, two = rng.integers(1, of_run.shape[1], (2, alike))
-        last[-alike:], now[-alike:] = of_run[np.arange(alike), one], of_run[np.arange(alike), two]
-        labels[-alike:] = False
         if self.found:
             half = rng.integers(len(self.found), size=count // 2)
             for place, at in enumerate(half):
@@ -529,7 +519,7 @@ def fine_tuned(
         change, state = adam.update(jax.grad(loss)(params), state, params)
         return optax.apply_updates(params, change), state
 
-    (picks, tells), pairs = nets, Pairs(table, kinds, [])
+    (picks, tells), pairs = nets, Pairs(table, [])
     state = adam.init(picks)
     for nth in range(settings.rounds):
         found, best = simulated((picks, tells), table, seen_states(table, kinds), settings, nth)
@@ -620,7 +610,7 @@ def trained(
     picks, tells = first_params(settings)
     picks = trained_on_tables(picks, table, kinds, settings)
     scores = {"after_table": score(picks, table, settings)}
-    tells = trained_to_tell(tells, Pairs(table, kinds, []), settings, settings.change_updates)
+    tells = trained_to_tell(tells, Pairs(table, []), settings, settings.change_updates)
     say(f"on the table: {scores['after_table']}, after {time.monotonic() - start:.0f} s")
     picks, tells = fine_tuned((picks, tells), table, kinds, settings)
     scores["after_rounds"] = score(picks, table, settings)
