@@ -203,7 +203,7 @@ def drawn_wants(key: Array, count: int, settings: Settings) -> Array:
 
 
 class Drawn(NamedTuple):
-    """Episodes of a batch: what they begin with, and where in the tables they are."""
+    """What the episodes of a batch begin with."""
 
     wants: Array
     arms: Array

@@ -66,7 +66,7 @@ def read(folder: Path) -> Kinds:
         end = np.ceil(until_s / samples.CELL_S).astype(int)
         seen = sums.between((environments, first, end))
         rtt_ms = seen.terms(half_ms)[0]
-        floor_ms = np.nanmin(floors_ms[:, :, first[0] : end.max()], axis=2)
+        floor_ms = floors_ms[:, :, first[0] : end.max()].min(axis=2)
         floor_ms = np.where(np.isfinite(floor_ms), floor_ms, least_ms[:, None])
         # A run that has delivered nothing has the path's round trip.
         rtt_ms = np.where(seen.delivered > 0, rtt_ms, least_ms[:, None])
