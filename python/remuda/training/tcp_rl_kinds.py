@@ -9,6 +9,8 @@ choose from do not run there, and are not picked on such paths.
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +29,8 @@ FIRST_S, FIRST_RTTS = 0.5, 5
 """The length of a flow's first step, as the policy has it."""
 STEPS_S = ((2.0, 7.0), (8.0, 13.0), (14.0, 19.0))
 """Spans of later steps."""
+FILE = 25
+"""The environments of a file."""
 HORIZON_S = 15.0
 """Rewards are of so many seconds after a step."""
 LEAST_REWARD = -4.0
@@ -44,8 +48,16 @@ class Kinds(NamedTuple):
 
 
 def collect(folder: Path, count: int) -> None:
-    """Simulates so many environments into the folder; those that are there are kept."""
-    _native.collect(folder, (0, count), 0, {"for": "tcp_rl"})
+    """Simulates so many environments into the folder, one on each processor at a time.
+
+    Those that are there are kept.
+    """
+
+    def one(first: int) -> None:
+        _native.collect(folder, (first, min(first + FILE, count)), 0, {"for": "tcp_rl"})
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(one, range(0, count, FILE)))
 
 
 def read(folder: Path) -> Kinds:
