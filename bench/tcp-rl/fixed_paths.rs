@@ -104,7 +104,7 @@ impl Measured {
                 |arm: &&&'static str| self.seeds.iter().all(|it| it[path].contains_key(**arm));
             let best =
                 self.arms.iter().filter(has_run).max_by(|a, b| score(a).total_cmp(&score(b)));
-            best.copied().unwrap_or("copa")
+            best.copied().expect("copa runs with every seed")
         };
         let ratio = |seed: usize, path: usize| {
             let runs = &self.seeds[seed][path];
@@ -142,7 +142,12 @@ impl Measured {
                 means(&foreseen),
             );
             let share = shares(&foreseen, 0.9);
-            add(&format!("{name} of it ≥ 0.9: share of paths"), "", Target::Shown, share);
+            add(
+                &format!("{name} of the best arm of other seeds ≥ 0.9: share"),
+                "",
+                Target::Shown,
+                share,
+            );
             for beaten in ["copa", "antelope"] {
                 let theirs = self.of(of, beaten);
                 add(&format!("{name} of {beaten}"), "", Target::Shown, means(&theirs));

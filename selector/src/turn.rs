@@ -94,7 +94,7 @@ impl Turn {
         now - self.began >= dwell.max(round_trips)
     }
 
-    /// What came of it, if it says something after so many round trips.
+    /// What came of the turn, if the turn has so many round trips and says something.
     pub fn outcome(&self, rtts_min: u32) -> Option<Outcome> {
         let (srtt, rtt_min) = (self.srtt?, self.rtt_min?);
         let long = self.totals.span() >= srtt.saturating_mul(rtts_min);

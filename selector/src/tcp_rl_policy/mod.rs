@@ -250,8 +250,13 @@ impl TcpRl {
             }
         }
         let text = match (explores, self.phase) {
-            (_, Phase::Settled) if to == arm => format!("settles with {arm}: the actor picks it"),
-            (_, Phase::Settled) => {
+            (true, Phase::Settled) => {
+                format!("settles with {to}, drawn from all: the path has changed")
+            }
+            (false, Phase::Settled) if to == arm => {
+                format!("settles with {arm}: the actor picks it")
+            }
+            (false, Phase::Settled) => {
                 format!("settles with {to}: the actor picks it in its last trial")
             }
             (true, _) => format!("the path has changed: tries {to}, drawn from all"),
