@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 /// Train the networks of the policy tcp_rl: the actor, and the one that tells changes.
 ///
-/// Runs each arm on some hundred simulated paths and in a thousand environments, some of which have
-/// neighbours, trains both networks on the results, and goes on with them on paths that change. Writes the actor's weights to --out, and those of the
-/// other network beside it, with _change in the name, each with its card. On a CPU, the same
-/// settings give the same weights.
+/// Runs each arm on some hundred simulated paths and in a thousand environments, some with
+/// neighbours, trains both networks on the results, and goes on with them on paths that change.
+/// Writes the actor's weights to --out, and those of the other network beside it, with _change in
+/// the name, each with its card. On a CPU, the same settings give the same weights.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
