@@ -212,7 +212,8 @@ fn a_users_churn_leaves_the_log_to_others() {
         });
         !events(&agent, "events_left_out").is_empty()
     });
-    let (held, _) = open(0, &place.name, 10);
+    let (held, ours) = open(0, &place.name, 10);
+    assert_eq!(ours, 10, "{:?}", refused(&agent));
     wait_for_flows(&agent, 10);
     drop(held);
     wait_for_flows(&agent, 0);

@@ -20,8 +20,10 @@ const TURNS: u32 = 4_500;
 const TURN: Duration = Duration::from_millis(20);
 /// Time for a first sample of half a second and at least four seconds of further samples.
 const SHORT: Duration = Duration::from_secs(7);
-/// More than it takes to find out a model that is off by e^6.
-const SHORT_FLOWS: usize = 16;
+/// So many at once; with 16 and the lasting one, the guard takes bbr back for its losses.
+const SHORT_FLOWS: usize = 8;
+/// Two are enough to find out a model that is off by e^6, if every flow is scored.
+const ROUNDS: usize = 5;
 
 /// A tree with one leaf.
 fn leaf(value: f32) -> Value {
@@ -38,7 +40,7 @@ fn boasting() -> Value {
     };
     let score = |arm: &str| match arm {
         "bbr" => json!([leaf(0.9)]),
-        "copa" => json!([leaf(0.5)]),
+        "copa" => json!([leaf(0.3)]),
         _ => json!([leaf(0.1)]),
     };
     for mode in ["default", "throughput", "delay"] {
@@ -50,12 +52,13 @@ fn boasting() -> Value {
     model
 }
 
-/// A correction of that model by live flows: it takes the factor e^6 back and raises copa.
+/// A correction of that model by live flows: it predicts about what bbr has on the path of the
+/// test, and raises copa.
 fn taught(base: &Value) -> Value {
     let mut model = base.clone();
     model["online"] = json!({
         "parent": digest_of(base.to_string()), "rows": 100, "flows": 10,
-        "shared": { "throughput": leaf(-6.0), "delay": leaf(0.0) },
+        "shared": { "throughput": leaf(-6.5), "delay": leaf(1.4) },
         "corrections": { "throughput": { "copa": leaf(2.0) }, "delay": {} }
     });
     model
@@ -73,6 +76,11 @@ fn event(agent: &AgentChild, name: &str, count: usize) -> Value {
         thread::sleep(TURN);
     }
     panic!("no {count} events {name}: {:?}", agent.events());
+}
+
+/// Whether there is an event of that name.
+fn is_there(agent: &AgentChild, name: &str) -> bool {
+    agent.events().expect("there is a log").iter().any(|event| event["event"] == name)
 }
 
 /// Waits until the only flow has that arm.
@@ -127,7 +135,7 @@ fn what_is_better_on_live_flows_takes_over_and_one_command_goes_back() {
     let config = place.file("config.toml", &text);
     let config = config.to_str().expect("a path");
     let agent = place.agent(&["--policy", "antelope", "--config", config]);
-    let path = wired(24.0, 10.0, 4.0);
+    let path = wired(48.0, 10.0, 4.0);
     let models = run_dir::models_dir(&place.run_dir().join("state"));
     assert!(models.join("base.json").exists(), "what the trainer begins with");
 
@@ -139,11 +147,17 @@ fn what_is_better_on_live_flows_takes_over_and_one_command_goes_back() {
     event(&agent, "model_candidate", 1);
 
     let lasting = start(&place, &path);
-    let short: Vec<Running> = (0..SHORT_FLOWS).map(|_| start(&place, &path)).collect();
-    thread::sleep(SHORT);
-    let rows = agent.flows().expect("it answers");
-    assert!(rows.len() == SHORT_FLOWS + 1 && rows.iter().all(|row| row.arm == "bbr"), "{rows:?}");
-    short.into_iter().for_each(end);
+    for _ in 0..ROUNDS {
+        let short: Vec<Running> = (0..SHORT_FLOWS).map(|_| start(&place, &path)).collect();
+        thread::sleep(SHORT);
+        let rows = agent.flows().expect("it answers");
+        let are_bbrs = rows.iter().all(|row| row.arm == "bbr");
+        assert!(rows.len() == SHORT_FLOWS + 1 && are_bbrs, "{rows:?}");
+        short.into_iter().for_each(end);
+        if is_there(&agent, "model") {
+            break;
+        }
+    }
     let model = event(&agent, "model", 1);
     assert!(model["flows"].as_u64() >= Some(3) && model["gain"]["least"].as_f64() > Some(0.0));
     rides(&agent, "copa");
