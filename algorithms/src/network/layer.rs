@@ -2,6 +2,7 @@
 //! axis, so that each loop adds to independent sums and the compiler vectorises it without changing
 //! the order of any sum.
 
+use super::affine::affine;
 use super::card::{Activation, Layer as Spec, Padding, Shape};
 use std::ops::Range;
 
@@ -105,31 +106,6 @@ impl Layer {
             let (write, keep, show) = (sigmoid(gate(0)), sigmoid(gate(1)), sigmoid(gate(3)));
             *cell = keep * *cell + write * libm::tanhf(gate(2));
             *output = show * libm::tanhf(*cell);
-        }
-    }
-}
-
-/// `inputs · weights + bias`; `weights` may be longer than the inputs need.
-fn affine(inputs: &[f32], weights: &[f32], bias: &[f32], outputs: &mut [f32]) {
-    outputs.copy_from_slice(bias);
-    let width = outputs.len();
-    // Four rows at a time, so that a sum is read and written once for four products.
-    let mut fours = inputs.chunks_exact(4);
-    let mut rows = weights.chunks_exact(4 * width);
-    for (four, block) in (&mut fours).zip(&mut rows) {
-        let (a, rest) = block.split_at(width);
-        let (b, rest) = rest.split_at(width);
-        let (c, d) = rest.split_at(width);
-        let terms = a.iter().zip(b).zip(c.iter().zip(d));
-        for (out, ((a, b), (c, d))) in outputs.iter_mut().zip(terms) {
-            *out += (four[0] * a + four[1] * b) + (four[2] * c + four[3] * d);
-        }
-    }
-    let done = inputs.len() - fours.remainder().len();
-    let rows = weights[done * width..].chunks_exact(width);
-    for (input, row) in fours.remainder().iter().zip(rows) {
-        for (out, weight) in outputs.iter_mut().zip(row) {
-            *out += input * weight;
         }
     }
 }

@@ -16,6 +16,7 @@
 //! outside the range of the training, the outputs mean nothing, and the arm does what it states as
 //! its fallback.
 
+mod affine;
 pub mod card;
 pub mod error;
 mod layer;
