@@ -1,4 +1,4 @@
-//! `inputs · weights + bias`, in the widest registers that the processor has.
+//! `inputs · weights + bias`, in registers of 32 bytes where the processor has them.
 //!
 //! Each output has a sum of its own, and wider registers hold more sums side by side. The order
 //! within a sum stays, and products are not fused with sums, so every processor gives the same
