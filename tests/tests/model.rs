@@ -20,9 +20,10 @@ const TURNS: u32 = 4_500;
 const TURN: Duration = Duration::from_millis(20);
 /// Time for a first sample of half a second and at least four seconds of further samples.
 const SHORT: Duration = Duration::from_secs(7);
-/// So many at once; with 16 and the lasting one, the guard takes bbr back for its losses.
+/// The short flows of a round. If 16 run beside the lasting flow, the guard takes bbr back for its
+/// losses.
 const SHORT_FLOWS: usize = 8;
-/// Two are enough to find out a model that is off by e^6, if every flow is scored.
+/// Rounds at most. If every flow is scored, two rounds find out a model that is off by e^6.
 const ROUNDS: usize = 5;
 
 /// A tree with one leaf.

@@ -245,8 +245,10 @@ fn peers_like_ccp_s_reno_bbr_copa_and_nimbus_drive_this_kernel_s_tcp() {
     let folder = tempfile::tempdir().expect("a folder");
     let name = name();
     let datapath = Datapath::start(&name, &folder);
-    let peers = [("reno", 14.0), ("bbr", 14.0), ("copa", 3.0), ("nimbus", 3.0)];
-    for (coming, (peer, least)) in peers.into_iter().enumerate() {
+    // A busy host delays packets, and copa and nimbus yield to that, even for a whole transfer. So
+    // they have three transfers, and one of these must have more than the least goodput.
+    let peers = [("reno", 14.0, 1), ("bbr", 14.0, 1), ("copa", 3.0, 3), ("nimbus", 3.0, 3)];
+    for (coming, (peer, least, tries)) in peers.into_iter().enumerate() {
         let sock = unix::Socket::<Blocking>::new(&name).expect("the agent binds");
         let run = RunBuilder::new(BackendBuilder { sock });
         let agent = match peer {
@@ -258,9 +260,7 @@ fn peers_like_ccp_s_reno_bbr_copa_and_nimbus_drive_this_kernel_s_tcp() {
         let agent = agent.expect("portus starts");
         let came = || datapath.said().matches("drives").count() == coming + 1;
         wait_for("the agent", LIMIT, came);
-        // A busy host delays packets, and the two that answer delay yield to that, even for a whole
-        // transfer: at least one of three must have enough.
-        let mut transfers = (0..3).map(|_| {
+        let mut transfers = (0..tries).map(|_| {
             let got = goodput(&name);
             println!("{peer}: {got:.1} Mbit/s of 24");
             got

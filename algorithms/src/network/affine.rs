@@ -1,11 +1,11 @@
 //! `inputs · weights + bias`, in registers of 32 bytes where the processor has them.
 //!
-//! Each output has a sum of its own, and wider registers hold more sums side by side. The order
-//! within a sum stays, and products are not fused with sums, so every processor gives the same
-//! bits.
+//! Each output has a sum of its own, and wider registers hold more sums side by side. Registers
+//! change neither the order of a sum nor its rounding, as no product is fused with a sum. So every
+//! processor gives the same bits.
 
-/// Writes the outputs; the weights of an input lie side by side, and there may be more of them than
-/// the inputs need.
+/// Writes `outputs`. The weights of one input lie side by side, a weight for each output. Weights
+/// of inputs beyond the last one are not read.
 pub(super) fn affine(inputs: &[f32], weights: &[f32], bias: &[f32], outputs: &mut [f32]) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {

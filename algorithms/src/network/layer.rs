@@ -1,6 +1,6 @@
-//! The arithmetic of a layer. Weights lie as the inner loops read them: the outputs are the last
-//! axis, so that each loop adds to independent sums and the compiler vectorises it without changing
-//! the order of any sum.
+//! The arithmetic of a layer. Weights lie as [`affine`] reads them: the outputs are the last axis,
+//! so that its inner loop adds to independent sums and the compiler vectorises that loop without
+//! changing the order of any sum.
 
 use super::affine::affine;
 use super::card::{Activation, Layer as Spec, Padding, Shape};
