@@ -60,13 +60,21 @@ def test_rewards_by_hand(form: str, mode: str, want: list[float]) -> None:
     assert rewards.shares(reward)[0] == pytest.approx(want)
 
 
-def collection(folder: Path, environments: int, about: dict[str, str] | None = None) -> None:
-    """Two arms over 10 s. bbr has twice cubic's throughput in odd environments, else half."""
+def collection(
+    folder: Path, environments: int, about: dict[str, str] | None = None, wins_steps: int = 0
+) -> None:
+    """Two arms over 10 s. bbr has twice cubic's throughput in odd environments, else half.
+
+    Both take over after 1 s, and for so many steps they have nothing yet.
+    """
     rows = []
     for environment in range(environments):
         bbr = 20.0 if environment % 2 else 5.0
-        for plan, rate in (("cubic", 10.0), ("bbr", bbr), ("random:0", 7.0)):
+        for plan, has in (("learned>cubic", 10.0), ("learned>bbr", bbr), ("random:0", 7.0)):
             for step in range(20):
+                arm = "cubic" if plan == "random:0" else plan.split(">")[step >= 2]
+                wins = arm in plan and 2 <= step < 2 + wins_steps
+                rate = 7.0 if arm == "learned" else 1e-3 if wins else has
                 rows.append(
                     {
                         "environment": environment,
@@ -74,7 +82,7 @@ def collection(folder: Path, environments: int, about: dict[str, str] | None = N
                         "neighbours": "none",
                         "path_rtt_ms": 40.0,
                         "plan": plan,
-                        "arm": plan if plan in ARMS else "cubic",
+                        "arm": arm,
                         "from_s": step * 0.5,
                         "until_s": step * 0.5 + 0.5,
                         "seen_throughput_mbit_per_sec": rate,
@@ -102,7 +110,7 @@ def arguments(folder: Path, *more: str) -> argparse.Namespace:
     return antelope.arguments([*base, "--trees=5", "--horizon-s=4", *more])
 
 
-def test_what_an_arm_made_of_the_path_is_what_its_own_run_did(tmp_path: Path) -> None:
+def test_what_an_arm_makes_of_the_path_is_what_its_run_has(tmp_path: Path) -> None:
     collection(tmp_path, 2)
     got = samples.read(tmp_path, ARMS, FEATURES, horizon_s=4.0)
     assert len(got) > 20
@@ -114,6 +122,23 @@ def test_what_an_arm_made_of_the_path_is_what_its_own_run_did(tmp_path: Path) ->
     assert got.rtt_ms == pytest.approx(np.full((len(got), 2), 50.0))
     # States with less than a third of the horizon after them are left out.
     assert got.at_s.max() <= 10 - 4 / 3
+    # What the arm before had does not count.
+    assert {"learned", *ARMS} == set(got.arm)
+
+
+def test_arms_are_judged_from_the_time_on_at_which_they_took_over(tmp_path: Path) -> None:
+    collection(tmp_path, 2, wins_steps=4)
+    got = samples.read(tmp_path, ARMS, FEATURES, horizon_s=4.0)
+    odd, arm = got.environment == 1, np.array(got.arm)
+    # From 1 s on, when both took over: nothing in 2 of 4 s.
+    before = odd & (arm == "learned")
+    half = np.tile([4.5, 9.0], (before.sum(), 1))
+    assert before.sum() == 2 and got.throughput[before] == pytest.approx(half, rel=1e-3)
+    # The arm that has the flow goes on from the state, and the other one would take over.
+    at_3_s = odd & (arm == "cubic") & (got.at_s == 3.0)
+    assert got.throughput[at_3_s][0] == pytest.approx([9.0, 9.0], rel=1e-3)
+    at_4_s = odd & (arm == "bbr") & (got.at_s == 4.0)
+    assert got.throughput[at_4_s][0] == pytest.approx([4.5, 18.0], rel=1e-3)
 
 
 def test_a_model_is_trained_written_and_predicts_what_xgboost_does(tmp_path: Path) -> None:

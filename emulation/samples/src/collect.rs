@@ -283,6 +283,7 @@ fn states(environment: &Environment, plan: &Plan, samples: &[Sample]) -> Vec<boo
 mod tests {
     use super::*;
     use crate::draw::{ALIKE, DURATION_S};
+    use crate::plan::FIRST;
 
     fn collection(folder: &Path, threads: usize) -> Collection {
         let about = BTreeMap::from([("program".to_owned(), "this".to_owned())]);
@@ -316,12 +317,13 @@ mod tests {
         let (rows, facts) = table().read(&two.path().join("samples-7-9.parquet")).unwrap();
         assert_eq!(facts["schema_hash"], SchemaHash::ours().to_string());
         for seed in [7, 8] {
-            for arm in ARMS {
-                let of = |row: &&Row| row.environment == seed && row.plan == arm;
-                let fixed: Vec<&Row> = rows.iter().filter(of).collect();
-                assert!(fixed.len() > 20, "{seed} {arm}: {} rows", fixed.len());
-                assert!(fixed.iter().all(|row| row.arm == arm));
-                assert_eq!(fixed.iter().filter(|row| row.features.is_some()).count(), STATES);
+            for plan in plans(&to_learn_from(seed), 1).iter().take(ARMS.len()) {
+                let of = |row: &&Row| row.environment == seed && row.plan == plan.name;
+                let its: Vec<&Row> = rows.iter().filter(of).collect();
+                assert!(its.len() > 20, "{seed} {}: {} rows", plan.name, its.len());
+                let later = plan.sampler.turns.first().map_or(FIRST, |turn| &turn.arm);
+                assert_eq!((&*its[0].arm, &*its[its.len() - 1].arm), (FIRST, later));
+                assert_eq!(its.iter().filter(|row| row.features.is_some()).count(), STATES);
             }
             let random =
                 rows.iter().filter(|row| row.environment == seed && row.plan == "random:0");

@@ -34,7 +34,8 @@ impl PyWorker {
     }
 }
 
-/// Simulates environments into a folder, as `remuda train antelope --collect` does.
+/// Simulates environments into a folder, as `remuda train antelope --collect` does. With `plans` of
+/// 0, each arm has a flow of its own throughout.
 #[pyfunction]
 pub fn collect(
     py: Python<'_>,

@@ -1,8 +1,8 @@
 """Reads the files of `remuda train antelope --collect`, and computes each arm's value over time.
 
-Every run of an environment has the same path at the same time. So what an arm achieved in its own
-run from a moment on is what it would have achieved from any other run's state at that moment, apart
-from the effects of the change.
+Each other arm takes over a flow of `FIRST` in a run of its own, all at the same time, over the same
+path. So what an arm achieves after that time is what a policy gains by changing to it there: beside
+other flows, for example, it still has to win a share.
 """
 
 from __future__ import annotations
@@ -45,6 +45,11 @@ class Sums:
         environment, first, end = at
         each = (getattr(self, field.name) for field in dataclasses.fields(self))
         return Sums(*(of[environment, :, end] - of[environment, :, first] for of in each))
+
+    def where(self, mask: NDArray[np.bool_], other: Sums) -> Sums:
+        """These sums where the mask is true, and the others elsewhere."""
+        names = (field.name for field in dataclasses.fields(self))
+        return Sums(*(np.where(mask, getattr(self, it), getattr(other, it)) for it in names))
 
     def terms(self, half_ms: Floats) -> tuple[Floats, ...]:
         """Mean round trip and one-way delay in ms, and what the merit is made of, as in `States`.
@@ -129,8 +134,12 @@ def environments(folder: Path) -> int:
     return int(pl.scan_parquet(files).select(pl.col("environment").n_unique()).collect().item())
 
 
-def summed(all_rows: pl.LazyFrame, arms: list[str]) -> tuple[NDArray[np.uint64], Sums, Floats]:
+def summed(all_rows: pl.LazyFrame, plans: list[str]) -> tuple[NDArray[np.uint64], Sums, Floats]:
     """The seeds of the environments, sums over them, and their round trips without a queue in ms.
+
+    Args:
+        all_rows: of the files.
+        plans: the plan of each arm, in the order of arms.
 
     Raises:
         ValueError: if a sample begins before its flow.
@@ -138,10 +147,10 @@ def summed(all_rows: pl.LazyFrame, arms: list[str]) -> tuple[NDArray[np.uint64],
     columns = ["environment", "plan", "from_s", "until_s", "seen_throughput_mbit_per_sec"]
     columns += ["seen_lost_mbit_per_sec", "seen_rtt_mean_ms", "path_rtt_ms"]
     columns += ["share_mbit_per_sec", "tested_mbit_per_sec", "neighbour_mbit_per_sec"]
-    fixed = all_rows.select(columns).filter(pl.col("plan").is_in(arms)).collect()
+    fixed = all_rows.select(columns).filter(pl.col("plan").is_in(plans)).collect()
     seeds = np.sort(fixed["environment"].unique().to_numpy())
     environment = np.searchsorted(seeds, fixed["environment"].to_numpy())
-    order = {name: place for place, name in enumerate(arms)}
+    order = {name: place for place, name in enumerate(plans)}
     arm = np.array([order[name] for name in fixed["plan"].to_list()])
     first, end = fixed["from_s"].to_numpy(), fixed["until_s"].to_numpy()
     if first.min() < 0:
@@ -152,7 +161,7 @@ def summed(all_rows: pl.LazyFrame, arms: list[str]) -> tuple[NDArray[np.uint64],
     beside = fixed[columns[10]].is_not_null().to_numpy()
     neighbour = fixed[columns[10]].fill_null(0.0).to_numpy()
     cells = int(np.ceil(end.max() / CELL_S))
-    shape = (len(seeds), len(arms), cells + 1)
+    shape = (len(seeds), len(plans), cells + 1)
     ones = np.ones(len(first))
     rates = (ones, rate, lost, rtt_ms * rate, share, tested, share * beside, neighbour)
     sums = [np.zeros(shape) for _ in rates]
@@ -167,29 +176,64 @@ def summed(all_rows: pl.LazyFrame, arms: list[str]) -> tuple[NDArray[np.uint64],
     return seeds, Sums(*(of.cumsum(axis=2) for of in sums)), least
 
 
-def read(folder: Path, arms: list[str], features: list[str], horizon_s: float) -> States:
-    """The states of a collection, with what each arm achieved over `horizon_s` after each.
+FIRST = "learned"
+"""The arm from which others take over (`emulation/samples/src/plan.rs`)."""
+NEAR_S = 3.0
+"""A state so many seconds before or after the others took over, or less, counts as of that time."""
 
-    States with less than a third of the horizon after them are left out.
+
+def plans_of(arms: list[str]) -> list[str]:
+    """The plan in which each arm has the flow in the end: throughout, or after `FIRST`."""
+    return [arm if arm == FIRST else f"{FIRST}>{arm}" for arm in arms]
+
+
+def took_over(all_rows: pl.LazyFrame, seeds: NDArray[np.uint64], arms: list[str]) -> Floats:
+    """When the other arms took over from `FIRST` in each environment, in seconds; NaN: never."""
+    plans = [plan for plan in plans_of(arms) if plan != FIRST]
+    after = pl.col("plan").is_in(plans) & (pl.col("arm") != FIRST)
+    of_plan = all_rows.filter(after).group_by("environment", "plan").agg(pl.col("from_s").min())
+    seen = of_plan.group_by("environment").agg(pl.col("from_s").max(), pl.len()).collect()
+    seen = seen.filter(pl.col("len") == len(plans))
+    out = np.full(len(seeds), np.nan)
+    out[np.searchsorted(seeds, seen["environment"].to_numpy())] = seen["from_s"].to_numpy()
+    return out
+
+
+def read(folder: Path, arms: list[str], features: list[str], horizon_s: float) -> States:
+    """The states of a collection, with what each arm achieves over `horizon_s` from each on.
+
+    The arm that has the flow is judged from the state on. Others are judged from the time on at
+    which they took over, if that is near, and otherwise from the state on, in the run in which they
+    took over. States long before that time, and those with less than a third of the horizon after
+    them, are left out.
     """
     # Lists the files once, because a collection may still be growing.
     all_rows = pl.scan_parquet(sorted(folder.glob("samples-*.parquet")))
-    seeds, sums, least = summed(all_rows, arms)
+    seeds, sums, least = summed(all_rows, plans_of(arms))
     columns = ["environment", "kind", "arm", "until_s", *features]
     states = all_rows.filter(pl.col("state") == 1).select(columns).collect()
     seed = states["environment"].to_numpy()
     environment = np.searchsorted(seeds, seed)
     rows = states.select(features).fill_null(np.nan).to_numpy().astype(np.float32)
     at_s = states["until_s"].to_numpy()
+    kind, arm = states["kind"].to_list(), states["arm"].to_list()
+    after_s = at_s - took_over(all_rows, seeds, arms)[environment]
     last = sums.span_s.shape[2] - 1
-    first = np.clip((at_s / CELL_S).astype(int), 0, last)
-    end = np.clip(first + int(horizon_s / CELL_S), 0, last)
-    seen = sums.between((environment, first, end))
+
+    def over(from_s: Floats) -> Sums:
+        first = np.clip((from_s / CELL_S).astype(int), 0, last)
+        end = np.clip(first + int(horizon_s / CELL_S), 0, last)
+        return sums.between((environment, first, end))
+
+    is_near = np.abs(after_s) <= NEAR_S
+    goes_on, fresh = over(at_s), over(np.where(is_near, at_s - np.nan_to_num(after_s), at_s))
+    has_it = np.array(arm)[:, None] == np.array(arms)
+    seen = goes_on.where(has_it, fresh)
     span = np.maximum(seen.span_s, LEAST_SUM)
     throughput = np.maximum(seen.delivered - seen.lost, 0.0) / span
     half = least[environment, None] / 2
     rtt_ms, delay_ms, *merit = seen.terms(half)
     known = (seen.span_s.min(axis=1) > horizon_s / 3) & (seen.delivered.min(axis=1) > 0)
-    kind, arm = states["kind"].to_list(), states["arm"].to_list()
+    known &= after_s >= -NEAR_S
     states_of = States(seed, kind, arm, at_s, rows, throughput, delay_ms, rtt_ms, *merit)
     return states_of.only(known & np.isfinite(delay_ms).all(axis=1))
