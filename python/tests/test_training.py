@@ -126,6 +126,12 @@ def test_what_an_arm_makes_of_the_path_is_what_its_run_has(tmp_path: Path) -> No
     assert {"learned", *ARMS} == set(got.arm)
 
 
+def test_samples_without_a_take_over_are_refused(tmp_path: Path) -> None:
+    collection(tmp_path, 2)
+    with pytest.raises(ValueError, match="in no environment all of bbr, copa take over from"):
+        samples.read(tmp_path, ["bbr", "copa"], FEATURES, horizon_s=4.0)
+
+
 def test_arms_are_judged_from_the_time_on_at_which_they_took_over(tmp_path: Path) -> None:
     collection(tmp_path, 2, wins_steps=4)
     got = samples.read(tmp_path, ARMS, FEATURES, horizon_s=4.0)

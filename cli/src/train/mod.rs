@@ -104,8 +104,11 @@ struct AntelopeArgs {
     /// The seed of the first environment; each further one has the next seed
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     first: u64,
-    /// Runs of each environment in which arms change at random
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    /// Runs of each environment in which arms change at random, 1 or more
+    #[arg(
+        long, value_name = "COUNT", default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..),
+    )]
     plans: u64,
     /// Simulations at a time [default: the number of processors, here or in the cluster]
     #[arg(long, value_name = "COUNT")]

@@ -188,12 +188,19 @@ def plans_of(arms: list[str]) -> list[str]:
 
 
 def took_over(all_rows: pl.LazyFrame, seeds: NDArray[np.uint64], arms: list[str]) -> Floats:
-    """When the other arms took over from `FIRST` in each environment, in seconds; NaN: never."""
+    """When the other arms took over from `FIRST` in each environment, in seconds; NaN: never.
+
+    Raises:
+        ValueError: if they took over in none.
+    """
     plans = [plan for plan in plans_of(arms) if plan != FIRST]
     after = pl.col("plan").is_in(plans) & (pl.col("arm") != FIRST)
     of_plan = all_rows.filter(after).group_by("environment", "plan").agg(pl.col("from_s").min())
     seen = of_plan.group_by("environment").agg(pl.col("from_s").max(), pl.len()).collect()
     seen = seen.filter(pl.col("len") == len(plans))
+    if seen.is_empty():
+        rule = f"in no environment all of {', '.join(arms)} take over from {FIRST}"
+        raise ValueError(f"{rule}\nfix: collect again into an empty folder")
     out = np.full(len(seeds), np.nan)
     out[np.searchsorted(seeds, seen["environment"].to_numpy())] = seen["from_s"].to_numpy()
     return out
