@@ -40,7 +40,8 @@ fn said(output: &Output) -> String {
 fn files_are_fetched_by_each_arm_and_the_hashes_agree() {
     let _one = exclusive();
     let folder = tempfile::tempdir().expect("a folder");
-    let whole = file(folder.path(), "whole", 3_000_000);
+    // A fast host may send 2 MB after the flow's last report.
+    let whole = file(folder.path(), "whole", 30_000_000);
     for arm in ["cubic", "bbr"] {
         let place = Place::new();
         let agent = agent(&place, arm);
@@ -56,7 +57,7 @@ fn files_are_fetched_by_each_arm_and_the_hashes_agree() {
         let closed = agent.events().expect("the event log");
         let closed = closed.iter().find(|event| event["event"] == "closed").expect("its end");
         assert!(closed["reports"].as_u64() > Some(0), "{closed}");
-        assert!(closed["acked_bytes"].as_u64() > Some(2_000_000), "{closed}");
+        assert!(closed["acked_bytes"].as_u64() > Some(20_000_000), "{closed}");
         let hash =
             said(&output).lines().find_map(|line| line.strip_prefix("sha256 ").map(str::to_owned));
         let log = fs::read_to_string(folder.path().join("serve.log")).expect("the log");

@@ -164,12 +164,14 @@ fn each_flow_has_the_driver_of_the_first_rule_that_matches_it() {
         streams.push(stream);
         // An agent that may not run the kernel's own algorithm drives the flow by its default.
         let row = wait_for_any(&agent, case);
-        if row.driver != case.driver {
+        let is_driven = row.driver == case.driver;
+        if !is_driven {
             assert_eq!((case.driver, &*row.driver), ("native:cubic", "cubic"), "{row:?}");
             assert!(row.why.contains("cannot drive this flow"), "{row:?}");
             println!("SKIPPED: port {}: {}", case.local_port, row.why);
         }
-        assert_eq!(row.rule.as_deref(), case.rule, "{row:?}");
+        // A rule whose driver cannot drive the flow does not count.
+        assert_eq!(row.rule.as_deref(), case.rule.filter(|_| is_driven), "{row:?}");
         driven += 1;
     }
     println!("{driven} flows have the driver of their rule");
