@@ -126,6 +126,17 @@ def test_what_an_arm_makes_of_the_path_is_what_its_run_has(tmp_path: Path) -> No
     assert {"learned", *ARMS} == set(got.arm)
 
 
+def test_an_environment_with_a_random_run_alone_is_left_out(tmp_path: Path) -> None:
+    collection(tmp_path, 3)
+    (file,) = tmp_path.glob("*.parquet")
+    rows = pl.read_parquet(file)
+    is_left = (pl.col("environment") != 1) | (pl.col("plan") == "random:0")
+    rows.filter(is_left).write_parquet(file)
+    got = samples.read(tmp_path, ARMS, FEATURES, horizon_s=4.0)
+    assert set(got.environment) == {0, 2}
+    assert got.throughput == pytest.approx(np.tile([9.0, 4.5], (len(got), 1)))
+
+
 def test_samples_without_a_take_over_are_refused(tmp_path: Path) -> None:
     collection(tmp_path, 2)
     with pytest.raises(ValueError, match="in no environment all of bbr, copa take over from"):

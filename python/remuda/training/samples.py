@@ -22,6 +22,10 @@ LEAST_SUM = 1e-9
 """Sums of time or of payload below this are nothing."""
 CELL_S = 0.5
 """The length of the cells in which runs are compared, in seconds: that of a sample."""
+FIRST = "learned"
+"""The arm from which others take over (`emulation/samples/src/plan.rs`)."""
+NEAR_S = 3.0
+"""A state so many seconds before or after the others took over, or less, counts as of that time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,12 +180,6 @@ def summed(all_rows: pl.LazyFrame, plans: list[str]) -> tuple[NDArray[np.uint64]
     return seeds, Sums(*(of.cumsum(axis=2) for of in sums)), least
 
 
-FIRST = "learned"
-"""The arm from which others take over (`emulation/samples/src/plan.rs`)."""
-NEAR_S = 3.0
-"""A state so many seconds before or after the others took over, or less, counts as of that time."""
-
-
 def plans_of(arms: list[str]) -> list[str]:
     """The plan in which each arm has the flow in the end: throughout, or after `FIRST`."""
     return [arm if arm == FIRST else f"{FIRST}>{arm}" for arm in arms]
@@ -218,7 +216,9 @@ def read(folder: Path, arms: list[str], features: list[str], horizon_s: float) -
     all_rows = pl.scan_parquet(sorted(folder.glob("samples-*.parquet")))
     seeds, sums, least = summed(all_rows, plans_of(arms))
     columns = ["environment", "kind", "arm", "until_s", *features]
-    states = all_rows.filter(pl.col("state") == 1).select(columns).collect()
+    # A flow may have sent nothing in all runs but a random one.
+    ran = (pl.col("state") == 1) & pl.col("environment").is_in(seeds.tolist())
+    states = all_rows.filter(ran).select(columns).collect()
     seed = states["environment"].to_numpy()
     environment = np.searchsorted(seeds, seed)
     rows = states.select(features).fill_null(np.nan).to_numpy().astype(np.float32)
