@@ -20,8 +20,8 @@ const TURNS: u32 = 4_500;
 const TURN: Duration = Duration::from_millis(20);
 /// Time for a first sample of half a second and at least four seconds of further samples.
 const SHORT: Duration = Duration::from_secs(7);
-/// The short flows of a round. If 16 run beside the lasting flow, the guard takes bbr back for its
-/// losses.
+/// The short flows of a round. With 16 beside the lasting flow, bbr loses so much that the guard
+/// takes bbr back.
 const SHORT_FLOWS: usize = 8;
 /// Rounds at most. If every flow is scored, two rounds find out a model that is off by e^6.
 const ROUNDS: usize = 5;

@@ -13,8 +13,8 @@ pub const ARMS: [&str; 10] =
     ["cubic", "bbr", "bbr3", "c2tcp", "vegas", "illinois", "westwood", "copa", "learned", "lingbo"];
 /// The arm from which others take over: the one that flows of a policy begin with.
 pub const FIRST: &str = "learned";
-/// When another arm takes over from [`FIRST`], in seconds since the flow began. Policies change the
-/// arms of most flows early.
+/// When another arm takes over from [`FIRST`], in seconds since the flow began; drawn evenly by the
+/// logarithm, because policies change the arms of most flows early.
 const TAKES_OVER_S: std::ops::Range<f64> = 0.7..14.0;
 /// The random stream of the time at which others take over.
 const TAKES_OVER_STREAM: u64 = u64::MAX;

@@ -76,7 +76,10 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--kind", choices=("per_arm", "joint"), default="per_arm")
     parser.add_argument("--members", type=int, default=1, help="ensembles for each score")
     parser.add_argument(
-        "--trees", type=int, default=96, help="of each score of the default mode; others have less"
+        "--trees",
+        type=int,
+        default=96,
+        help="of each score of the default mode; other modes have a third",
     )
     parser.add_argument("--depth", type=int, default=7)
     parser.add_argument(

@@ -25,7 +25,8 @@ CELL_S = 0.5
 FIRST = "learned"
 """The arm from which others take over (`emulation/samples/src/plan.rs`)."""
 NEAR_S = 3.0
-"""A state so many seconds before or after the others took over, or less, counts as of that time."""
+"""For a state this many seconds or less from the take-over, the other arms are judged from the
+take-over on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,7 +187,9 @@ def plans_of(arms: list[str]) -> list[str]:
 
 
 def took_over(all_rows: pl.LazyFrame, seeds: NDArray[np.uint64], arms: list[str]) -> Floats:
-    """When the other arms took over from `FIRST` in each environment, in seconds; NaN: never.
+    """When the other arms took over from `FIRST` in each environment, in seconds of the flow.
+
+    NaN: at least one arm never took over.
 
     Raises:
         ValueError: if they took over in none.
@@ -207,10 +210,10 @@ def took_over(all_rows: pl.LazyFrame, seeds: NDArray[np.uint64], arms: list[str]
 def read(folder: Path, arms: list[str], features: list[str], horizon_s: float) -> States:
     """The states of a collection, with what each arm achieves over `horizon_s` from each on.
 
-    The arm that has the flow is judged from the state on. Others are judged from the time on at
-    which they took over, if that is near, and otherwise from the state on, in the run in which they
-    took over. States long before that time, and those with less than a third of the horizon after
-    them, are left out.
+    The arm that has the flow is judged from the state on. Every other arm is judged in the run in
+    which it took over: from the take-over on if the state is within `NEAR_S` of it, otherwise from
+    the state on. States more than `NEAR_S` before the take-over, and states with less than a third
+    of the horizon after them, are left out.
     """
     # Lists the files once, because a collection may still be growing.
     all_rows = pl.scan_parquet(sorted(folder.glob("samples-*.parquet")))
