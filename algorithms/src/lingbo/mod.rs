@@ -33,6 +33,8 @@
 //!   - where the queue is longer than alpha and two more standard deviations explain, and RTT_min
 //!     is known to hold, the window is at most what is delivered in a round trip of that length.
 //!     The network was trained with an RTT_min that is a few per cent wrong, and keeps a queue;
+//!   - RTT_min jitters at most 1.25 times as much as the round trips between two decisions do, so
+//!     that flows that join others behind a queue do not take it for jitter;
 //!   - a first look takes 40 samples, where the paper says nothing: eight packets in a row are as
 //!     good as one where the delay changes slowly;
 //!   - where an input is outside the range of the training, equation 1 decides, with what was
@@ -120,6 +122,10 @@ const DRAIN_ROUNDS: u32 = 3;
 /// more, and so many means of RTT_min.
 const SLACK_STDS: f64 = 2.0;
 const SLACK_MEANS: f64 = 0.05;
+/// The standard deviation of RTT_min is at most so many times that of the round trips between two
+/// decisions. A queue of other flows changes in seconds: a flow that joins takes it for a path that
+/// jitters, and would keep a longer queue than they do for good.
+const STD_PER_JITTER: f64 = 1.25;
 /// RTT_min holds if a sample was as low as its mean so recently. Without one, the path may have
 /// become longer, and what looks like a queue may be none.
 const HOLDS: Duration = Duration::from_secs(1);
@@ -414,7 +420,6 @@ impl LingBo {
     /// Asks the network for the next window, as in algorithm 1 of the paper.
     fn decide(&mut self, now: Time) {
         let totals = self.interval;
-        let Some(seen) = self.perception.rtt_min() else { return };
         if totals.rtt_count == 0 || !self.perception.is_ready() {
             return;
         }
@@ -428,6 +433,7 @@ impl LingBo {
             lost_pkts: totals.lost_pkts as f64,
             cwnd_pkts: self.cwnd_pkts,
         });
+        let Some(seen) = self.rtt_min() else { return };
         if self.perception.is_stale(now) {
             // Equation 4, with the mean for dur: half of the BDP.
             self.cwnd_pkts /= 2.0 * (1.0 + self.alpha * seen.std);
@@ -439,14 +445,14 @@ impl LingBo {
         if self.perception.is_pending() {
             if action >= self.alpha * seen.std {
                 if self.perception.accept(now) {
-                    action = self.perception.rtt_min().map_or(action, |seen| self.action(seen));
+                    action = self.rtt_min().map_or(action, |seen| self.action(seen));
                 }
             } else {
                 self.perception.end();
             }
         }
         if self.perception.shortened(now) {
-            action = self.perception.rtt_min().map_or(action, |seen| self.action(seen));
+            action = self.rtt_min().map_or(action, |seen| self.action(seen));
         }
         if now - self.perception.low_at() < HOLDS {
             action = action.min(self.most(seen));
@@ -474,6 +480,12 @@ impl LingBo {
         let is_used = totals.used >= Some(CwndUse::Half);
         self.cwnd_pkts = if is_used { next } else { next.min(self.cwnd_pkts) };
         self.keep_bounds();
+    }
+
+    /// RTT_min, with a spread of at most [`STD_PER_JITTER`].
+    fn rtt_min(&self) -> Option<RttMin> {
+        let seen = self.perception.rtt_min()?;
+        Some(RttMin { std: seen.std.min(STD_PER_JITTER * self.jitter(seen)), ..seen })
     }
 
     /// How much the round trip jitters, in means of RTT_min. The spread that perception knows does

@@ -216,6 +216,25 @@ fn a_queue_beyond_the_jitter_bounds_the_window_by_what_was_delivered() {
 }
 
 #[test]
+fn a_queue_that_changes_slowly_is_no_jitter() {
+    let mut lingbo = running(&Loaded::default());
+    // A first look while the queue of others grew: from 50 to 70 ms.
+    let (first, last) = (RttSamples::one(Duration::from_millis(50)), Duration::from_millis(70));
+    let samples = RttSamples {
+        count: 40,
+        sum_us: 20 * first.sum_us + 20 * RttSamples::one(last).sum_us,
+        sq_sum_us2: 20 * first.sq_sum_us2 + 20 * RttSamples::one(last).sq_sum_us2,
+        ..first
+    };
+    lingbo.perception = Perception::new(at(20), false);
+    lingbo.perception.observe(&samples, false, at(30));
+    windows_after(&mut lingbo, 90, 20);
+    let spread = lingbo.perception.rtt_min().map(|it| it.std);
+    assert!(spread > Some(0.16), "{spread:?}");
+    assert_eq!(lingbo.rtt_min().map(|it| it.std), Some(0.0));
+}
+
+#[test]
 fn outside_the_training_equation_1_decides_and_the_log_has_it() {
     let mut lingbo = LingBo::new(&Loaded::default());
     let mut known = path(100);

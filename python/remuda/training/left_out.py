@@ -24,8 +24,8 @@ from remuda.training import atomic, export, ppo, worlds
 Array = Any
 
 STEPS = 600_000
-"""The budget of each training, in steps of all flows together: a twentieth of the shipped one's."""
-EPISODES = 48
+"""The budget of each training, in steps of all flows together: a tenth of the shipped one's."""
+EPISODES = 800
 """How many held-out episodes of a family both networks are compared in."""
 KEPT = 0.9
 """The target: how much of its merit a network keeps on the family that it was not trained on."""
