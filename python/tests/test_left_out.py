@@ -42,6 +42,7 @@ def test_a_training_that_is_complete_is_not_repeated(
 
     monkeypatch.setattr(left_out, "settings_without", small)
     monkeypatch.setattr(left_out, "EPISODES", 2)
+    monkeypatch.setattr(left_out, "ROUNDS", 2)
     page = tmp_path / "page"
     options = ["--out", str(tmp_path), "--steps", "72", "--families", "lossy"]
     assert left_out.main([*options, "--write", str(page)]) == 0

@@ -25,8 +25,10 @@ Array = Any
 
 STEPS = 600_000
 """The budget of each training, in steps of all flows together: a tenth of the shipped one's."""
-EPISODES = 800
-"""How many held-out episodes of a family both networks are compared in."""
+ROUNDS = 20
+"""How many rounds of held-out paths of a family both networks are compared in."""
+EPISODES = 48
+"""How many episodes a round has."""
 KEPT = 0.9
 """The target: how much of its merit a network keeps on the family that it was not trained on."""
 
@@ -40,7 +42,7 @@ class Row(NamedTuple):
     untrained: float
     """The same without it."""
     kept: float
-    """The second by the first, as the geometric mean over episodes."""
+    """The second by the first, as the geometric mean over rounds."""
     low: float
     """The lower end of the 95 % interval of `kept`."""
     high: float
@@ -81,24 +83,25 @@ def weights(out: Path, family: str | None, steps: int) -> Path | None:
 
 
 def merits(settings: ppo.Settings, file: Path, family: str) -> Array:
-    """The logarithm of the merit of each held-out episode."""
+    """The logarithm of the merit, as a mean over the episodes of each round."""
     params, of_card = ppo.exported(file)
     act, sums = jax.jit(ppo.policy), []
-    flows = ppo.Flows(settings, [worlds.world(settings, family, EPISODES, worlds.HELD_OUT)])
+    seeds = [worlds.HELD_OUT + 13_000 * it for it in range(ROUNDS)]
+    flows = ppo.Flows(settings, [worlds.world(settings, family, EPISODES, it) for it in seeds])
     for _ in range(settings.episode_steps):
         hidden = np.where(flows.resets[:, None], np.float32(0), flows.hidden)
         inputs = (flows.inputs - of_card["offset"]) * of_card["scale"]
         mean, hidden = act(params, inputs, hidden)
         flows.hidden = np.asarray(hidden)
         sums.append(flows.step(np.asarray(mean))[0])
-    return np.mean(sums, axis=0)
+    return np.mean(sums, axis=0).reshape(ROUNDS, EPISODES).mean(axis=1)
 
 
 def compared(family: str, trained: Array, untrained: Array) -> Row:
-    """Compares two networks in the same episodes of a family."""
-    # Episodes on one path are one observation.
-    _, first = np.unique(np.stack([trained, untrained]), axis=1, return_index=True)
-    trained, untrained = trained[first], untrained[first]
+    """Compares two networks in the same rounds of a family.
+
+    A round is one observation: its episodes may be of one path, or of two flows that share one.
+    """
     lost = untrained - trained
     half = stats.t.ppf(0.975, len(lost) - 1) * lost.std(ddof=1) / np.sqrt(len(lost))
     kept = [float(np.exp(lost.mean() + by)) for by in (0, -half, half)]
@@ -111,9 +114,9 @@ def page(rows: list[Row], steps: int) -> str:
         "`make learned-families` writes this page. For each family of paths"
         " (`python/remuda/training/worlds.py`) the network of `learned` was trained without it, and"
         f" once with all, with one seed and for the same {steps:,} steps; the shipped weights had"
-        f" {ppo.Settings().steps:,}. The merit is the geometric mean over {EPISODES} held-out"
-        " episodes of the family, the same for both. The interval is of 95 % over episodes"
-        " (Student's t), so it says nothing of other seeds of the training. "
+        f" {ppo.Settings().steps:,}. The merit is the geometric mean over {ROUNDS} rounds of"
+        f" {EPISODES} held-out episodes of the family, the same for both. The interval is of 95 %"
+        " over rounds (Student's t), so it says nothing of other seeds of the training. "
         "The merit is that of the training: no step counts less than"
         f" e to the power of {ppo.Settings().reward_least:g}. The target: 0.9 of the merit is kept."
         f" Commit {export.commit()}."
