@@ -117,7 +117,7 @@ const FAMILIES: [Entry; 18] = [
     Entry {
         name: "losses",
         path: "lossy",
-        about: "random and bursty loss of half a percent to a tenth",
+        about: "random and bursty loss of half a percent to 12, or to 30 beside jitter",
         draw: losses,
     },
 ];
@@ -277,10 +277,20 @@ fn bursts(rng: &mut ChaCha8Rng, loss: f64) -> String {
     )
 }
 
+/// Where the round trip jitters, on two of five such paths, is a radio link, which may lose more.
 fn losses(rng: &mut ChaCha8Rng) -> Drawn {
     let mut drawn = plain(rng, 1.0..200.0, 5.0..200.0);
+    let jitters = rng.random_bool(0.4);
+    if jitters {
+        let std_ms = (drawn.rtt_ms * rng.random_range(0.02..0.3)).max(0.1);
+        let correlation = rng.random_range(0.0..0.98);
+        let _ = writeln!(
+            drawn.down,
+            "jitter_std_ms = {std_ms:.3}\njitter_correlation = {correlation:.3}"
+        );
+    }
     if rng.random_bool(0.7) {
-        let loss = rng.random_range(0.5..12.0);
+        let loss = rng.random_range(0.5..if jitters { 30.0 } else { 12.0 });
         let _ = writeln!(drawn.down, "loss_percent = {loss:.4}");
         return drawn;
     }

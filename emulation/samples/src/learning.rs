@@ -9,18 +9,19 @@ use crate::family::Family;
 
 /// Seeds in a block. A block is also one file of the collection.
 pub const BLOCK_SEEDS: u64 = 25;
-/// On paths that lose much, the best arm has many times the merit of others, and rate, round trip
-/// and loss decide which arm is best.
-const OFTEN: &str = "losses";
-const OFTEN_TURNS: usize = 3;
+/// On paths that lose much, and beside flows that fill a queue, the best arm has many times the
+/// merit of others, and rate, round trip, loss and queue decide which arm is best.
+const OFTEN: [&str; 2] = ["losses", "beside"];
+const OFTEN_TURNS: usize = 4;
 
-/// The families in the order of their turns: [`OFTEN`] has [`OFTEN_TURNS`].
+/// The families in the order of their turns: those of [`OFTEN`] have [`OFTEN_TURNS`].
 fn turns() -> Vec<Family> {
-    let of = |family: Family| {
-        let turns = if family.name() == OFTEN { OFTEN_TURNS } else { 1 };
-        std::iter::repeat_n(family, turns)
-    };
+    let of = |family: Family| std::iter::repeat_n(family, turns_of(family.name()));
     Family::all().flat_map(of).collect()
+}
+
+fn turns_of(family: &str) -> usize {
+    if OFTEN.contains(&family) { OFTEN_TURNS } else { 1 }
 }
 
 /// The environment of a seed for training.
@@ -54,6 +55,6 @@ mod tests {
             }
         }
         assert_eq!(blocks.len(), Family::all().count());
-        assert!(blocks.iter().all(|(name, count)| *count == if *name == OFTEN { 6 } else { 2 }));
+        assert!(blocks.iter().all(|(name, count)| *count == 2 * turns_of(name)));
     }
 }

@@ -25,7 +25,7 @@ Array = Any
 
 STEPS = 600_000
 """The budget of each training, in steps of all flows together: a tenth of the shipped one's."""
-ROUNDS = 20
+ROUNDS = 40
 """How many rounds of held-out paths of a family both networks are compared in."""
 EPISODES = 48
 """How many episodes a round has."""
