@@ -203,7 +203,7 @@ test-page: test-build ## Test the report of a matrix in headless Chromium; scree
 	REMUDA_PROFILE=checked REMUDA_BIN=$(CURDIR)/$(TESTED) bash tools/page.sh
 
 .PHONY: train-antelope
-train-antelope: build ## Train Antelope's model from scratch, in 7,200 simulated environments
+train-antelope: build ## Train Antelope's model from scratch, in 9,600 simulated environments
 	@bash tools/train.sh full
 
 .PHONY: antelope-families

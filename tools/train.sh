@@ -2,7 +2,7 @@
 # Trains models from scratch: simulates the environments and fits the trees or networks, with the
 # Python of target/venv (tools/python.sh). The same sources give the same model.
 #
-#   tools/train.sh full     7,200 environments into out/antelope; continues a collection that was
+#   tools/train.sh full     9,600 environments into out/antelope; continues a collection that was
 #                           stopped
 #   tools/train.sh lingbo         LingBo's network into out/lingbo
 #   tools/train.sh lingbo-smoke   a short training of it, twice: both must have the same bytes

@@ -220,6 +220,8 @@ def test_the_part_that_the_agent_reads_is_smaller_and_whole() -> None:
     for mine, other in zip(ours, theirs, strict=True):
         singles = [np.float32(value) for value in mine["split_conditions"]]
         assert singles == [np.float32(value) for value in other["split_conditions"]]
+        leaves = np.array(mine["split_conditions"])[np.array(mine["left_children"]) == trees.LEAF]
+        assert all(leaf == float(f"{leaf:.5g}") for leaf in leaves)
 
 
 def test_a_family_left_out_is_judged_by_what_each_driver_misses_there() -> None:

@@ -99,7 +99,7 @@ struct AntelopeArgs {
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
     /// The number of environments
-    #[arg(long, value_name = "COUNT", default_value_t = 7_200)]
+    #[arg(long, value_name = "COUNT", default_value_t = 9_600)]
     environments: u64,
     /// The seed of the first environment; each further one has the next seed
     #[arg(long, value_name = "SEED", default_value_t = 0)]

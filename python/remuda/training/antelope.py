@@ -125,7 +125,7 @@ def settings_of(options: argparse.Namespace, mode: str) -> dict[str, Any]:
         "max_depth": options.depth,
         "eta": options.rate * (1.0 if mode == "default" else 2.0),
         # States of one run are similar, so each leaf must have states of several runs.
-        "min_child_weight": 120,
+        "min_child_weight": 140,
         "subsample": 0.8,
         "colsample_bytree": 0.7,
         "seed": options.seed,

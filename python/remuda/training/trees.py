@@ -15,7 +15,12 @@ from .samples import Floats, Numbers, Singles
 READ = ("left_children", "right_children", "split_indices", "split_conditions", "default_left")
 """The parts of a tree that the agent reads (`selector/src/trees.rs`)."""
 DIGITS = 9
-"""Leaves have this many digits: enough for single precision, so nothing is lost."""
+"""The agent reads numbers with this many digits: enough for single precision."""
+LEAF_DIGITS = 5
+"""Leaves are rounded to this many: what the trees say is wrong by far more than that, and the file
+is a tenth smaller."""
+LEAF = -1
+"""The left child of a leaf, as XGBoost writes it."""
 
 DEPTH_MAX = 10
 """The agent accepts no deeper tree,"""
@@ -28,7 +33,7 @@ Settings = dict[str, Any]
 def train(
     rows: Singles, target: Floats, trees: int, settings: Settings, weight: Floats | None = None
 ) -> dict[str, Any]:
-    """Trains one ensemble. Without weights, all rows have the same weight.
+    """Trains one ensemble, and rounds its leaves. Without weights, all rows have the same weight.
 
     Returns:
         The model as XGBoost saves it.
@@ -38,6 +43,11 @@ def train(
     data = xgboost.DMatrix(rows, np.asarray(target, dtype=np.float32), weight=weight, nthread=1)
     booster = xgboost.train(fixed | settings, data, num_boost_round=trees)
     saved: dict[str, Any] = json.loads(booster.save_raw("json"))
+    for tree in saved["learner"]["gradient_booster"]["model"]["trees"]:
+        numbers = zip(tree["left_children"], tree["split_conditions"], strict=True)
+        tree["split_conditions"] = [
+            float(f"{it:.{LEAF_DIGITS}g}") if left == LEAF else it for left, it in numbers
+        ]
     return saved
 
 
