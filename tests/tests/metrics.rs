@@ -78,7 +78,7 @@ fn prometheus(program: &Path, folder: &Path, port: u16, scraped: u16) -> Prometh
 
 /// Fetches files over QUIC, so that the agent has something to count.
 fn fetch(agent: &AgentChild, folder: &Path) {
-    let whole = file(folder, "whole", 2_000_000);
+    let whole = file(folder, "whole", 20_000_000);
     let served =
         Server::start(Command::new(binary()), folder, ("127.0.0.1:0", "agent", agent.run_dir()));
     for _ in 0..3 {
@@ -121,7 +121,7 @@ fn prometheus_scrapes_the_agent_and_answers_the_dashboards_queries() {
         let acked = series(port, "remuda_acked_bytes_total{arm=\"bbr\"}");
         let value = acked.first().and_then(|it| it["value"][1].as_str()?.parse::<f64>().ok());
         // What is acknowledged after the last report is not in it.
-        value.is_some_and(|bytes| bytes >= 4_000_000.0)
+        value.is_some_and(|bytes| bytes >= 40_000_000.0)
     });
     let started = series(port, "remuda_rule_flows_started_total{rule=\"near\",group=\"rule\"}");
     assert_eq!(started[0]["value"][1], "3", "{started:?}");
