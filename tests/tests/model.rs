@@ -20,8 +20,8 @@ const TURNS: u32 = 4_500;
 const TURN: Duration = Duration::from_millis(20);
 /// Time for a first sample of half a second and at least four seconds of further samples.
 const SHORT: Duration = Duration::from_secs(7);
-/// The short flows of a round. With 16 beside the lasting flow, bbr loses so much that the guard
-/// takes bbr back.
+/// The short flows of a round. Beside 16 of them the lasting flow loses so much with bbr that the
+/// guard gives the flow its former arm again.
 const SHORT_FLOWS: usize = 8;
 /// Rounds at most. If every flow is scored, two rounds find out a model that is off by e^6.
 const ROUNDS: usize = 5;

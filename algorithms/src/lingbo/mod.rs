@@ -33,8 +33,8 @@
 //!   - where the queue is longer than alpha and two more standard deviations explain, and RTT_min
 //!     is known to hold, the window is at most what is delivered in a round trip of that length.
 //!     The network was trained with an RTT_min that is a few per cent wrong, and keeps a queue;
-//!   - RTT_min jitters at most 1.25 times as much as the round trips between two decisions do, so
-//!     that flows that join others behind a queue do not take it for jitter;
+//!   - the standard deviation of RTT_min is at most 1.25 times that of the round trips between two
+//!     decisions, because a flow that joins takes the changes of a standing queue for jitter;
 //!   - a first look takes 40 samples, where the paper says nothing: eight packets in a row are as
 //!     good as one where the delay changes slowly;
 //!   - where an input is outside the range of the training, equation 1 decides, with what was
@@ -123,8 +123,8 @@ const DRAIN_ROUNDS: u32 = 3;
 const SLACK_STDS: f64 = 2.0;
 const SLACK_MEANS: f64 = 0.05;
 /// The standard deviation of RTT_min is at most so many times that of the round trips between two
-/// decisions. A queue of other flows changes in seconds: a flow that joins takes it for a path that
-/// jitters, and would keep a longer queue than they do for good.
+/// decisions. The queue of other flows changes over seconds. A flow that joins takes these changes
+/// for jitter of the path, and would keep a longer queue than the other flows for good.
 const STD_PER_JITTER: f64 = 1.25;
 /// RTT_min holds if a sample was as low as its mean so recently. Without one, the path may have
 /// become longer, and what looks like a queue may be none.

@@ -117,7 +117,7 @@ const FAMILIES: [Entry; 18] = [
     Entry {
         name: "losses",
         path: "lossy",
-        about: "random and bursty loss of half a percent to 12, or to 30 beside jitter",
+        about: "random loss of 0.5 to 12 %, to 30 % where round trips jitter; bursts of up to 6 %",
         draw: losses,
     },
 ];
@@ -277,7 +277,7 @@ fn bursts(rng: &mut ChaCha8Rng, loss: f64) -> String {
     )
 }
 
-/// Where the round trip jitters, on two of five such paths, is a radio link, which may lose more.
+/// On two of five such paths the round trip jitters. These are radio links, which may lose 30 %.
 fn losses(rng: &mut ChaCha8Rng) -> Drawn {
     let mut drawn = plain(rng, 1.0..200.0, 5.0..200.0);
     let jitters = rng.random_bool(0.4);

@@ -9,8 +9,8 @@ use crate::family::Family;
 
 /// Seeds in a block. A block is also one file of the collection.
 pub const BLOCK_SEEDS: u64 = 25;
-/// On paths that lose much, and beside flows that fill a queue, the best arm has many times the
-/// merit of others, and rate, round trip, loss and queue decide which arm is best.
+/// Families on whose paths antelope missed most: the best arm has many times the merit of others
+/// there, and rate, round trip, loss and queue decide which arm is best.
 const OFTEN: [&str; 2] = ["losses", "beside"];
 const OFTEN_TURNS: usize = 4;
 

@@ -39,10 +39,10 @@ WEIGHTS = {
     "satellite": 2.0,
     "cellular": 2.0,
 }
-"""The weights of states on kinds of paths that few flows meet, or more than are drawn; states on
-other kinds weigh 1. In its first seconds a flow sees the same on many kinds of paths, and then the
-common kind is the better guess. The weights were chosen by hand, with a look at the development
-sets."""
+"""What a state weighs, by the kind of its path; other kinds weigh 1. Kinds below 1 are met by few
+flows: in its first seconds a flow sees the same on many kinds of paths, and then the common kind is
+the better guess. Kinds above 1 are met more often than the training has them. The weights were
+chosen by hand, with a look at the development sets."""
 AT_HOME = 4.0
 """The weight of a state whose flow has the home arm; other states weigh 1. Most flows have the home
 arm most of the time. The weight was chosen by hand, with a look at the development sets."""
