@@ -38,8 +38,11 @@ fn run(text: &str, config: &AnoleConfig) -> Ran {
     Ran { goodput, power95: goodput / flow.one_way_p95_ms.expect("it delivers"), stages }
 }
 
-fn power95(driver: &str, path: (f64, f64)) -> f64 {
-    run(&text(driver, path.0, path.1), &AnoleConfig::default()).power95
+/// The mean of four seeds: where packets are lost at random, one seed has a tenth more or less.
+fn power95(driver: &str, path: (f64, f64), config: &AnoleConfig) -> f64 {
+    let text = text(driver, path.0, path.1);
+    let of_seed = |seed: u32| run(&format!("seed = {seed}\n{text}"), config).power95;
+    (1..=4).map(of_seed).sum::<f64>() / 4.0
 }
 
 /// HyStart ends slow start at a quarter of this path's rate. A flow that stays there for long
@@ -57,14 +60,14 @@ fn it_stays_near_its_better_candidate() {
     let alone = AnoleConfig { learned: NONE.to_owned(), ..AnoleConfig::default() };
     let both = AnoleConfig::default();
     for path in [(25.0, 0.0), (25.0, 0.1), (50.0, 0.0), (25.0, 1.0)] {
-        let classic = power95(&both.classic, path);
-        let got = run(&text("anole", path.0, path.1), &alone);
-        assert!(got.power95 >= 1.05 * classic, "{path:?}: {} of {classic}", got.power95);
+        let classic = power95(&both.classic, path, &both);
+        let got = power95("anole", path, &alone);
+        assert!(got >= 1.05 * classic, "{path:?}: {got} of {classic}");
     }
     for path in [(25.0, 0.0), (25.0, 0.1), (50.0, 0.0), (25.0, 1.0)] {
-        let better = power95(&both.classic, path).max(power95(&both.learned, path));
-        let got = run(&text("anole", path.0, path.1), &both);
-        assert!(got.power95 >= 0.9 * better, "{path:?}: {} of {better}", got.power95);
+        let better = power95(&both.classic, path, &both).max(power95(&both.learned, path, &both));
+        let got = power95("anole", path, &both);
+        assert!(got >= 0.9 * better, "{path:?}: {got} of {better}");
     }
 }
 

@@ -104,8 +104,11 @@ impl Rack {
     }
 
     /// A recovery was undone, so the next detection checks all segments again.
-    pub fn recheck(&mut self) {
+    pub fn recheck(&mut self, board: &Scoreboard) {
         self.advanced = true;
+        self.sent = board.under_way().collect();
+        let by_time = |&(seq, sent_ns): &(u32, u64)| (sent_ns, seq);
+        self.sent.make_contiguous().sort_unstable_by_key(by_time);
     }
 
     fn reordering_window_ns(&self, board: &Scoreboard, recovering: bool, limits: Limits) -> u64 {
@@ -183,4 +186,30 @@ impl Rack {
 pub struct Limits {
     pub rtt_min_ns: u64,
     pub srtt_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{Range, SACK_BLOCKS};
+
+    const LIMITS: Limits = Limits { rtt_min_ns: 40, srtt_ns: 40 };
+
+    #[test]
+    fn what_a_recovery_had_marked_is_found_lost_again_after_it_was_undone() {
+        let (mut rack, mut board, mut lost) = (Rack::default(), Scoreboard::default(), 0);
+        for seq in 0..5 {
+            rack.sent(seq, u64::from(seq));
+            board.push(Segment::new(seq.into(), 0, 0, 0), false);
+        }
+        board.mark_all_lost();
+        assert_eq!(rack.detect_at(&mut board, (true, LIMITS), 50, &mut lost), None);
+        board.unmark_lost();
+        rack.recheck(&board);
+        let mut sacks = [Range::default(); SACK_BLOCKS];
+        sacks[0] = Range { start: 4, end: 5 };
+        board.sack(&sacks, |seq, segment| rack.delivered(1, seq, segment, (60, 40)));
+        rack.detect(&mut board, (true, LIMITS), 60, &mut lost);
+        assert_eq!((lost, board.first_to_resend()), (4, Some(0)));
+    }
 }

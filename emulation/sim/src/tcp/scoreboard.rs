@@ -41,6 +41,10 @@ impl Segment {
     pub fn is_app_limited(&self) -> bool {
         self.flags & APP_LIMITED != 0
     }
+
+    fn is_under_way(&self) -> bool {
+        self.flags & SACKED == 0 && self.flags & (LOST | RESENT) != LOST
+    }
 }
 
 /// All segments from SND.UNA up to SND.NXT.
@@ -109,10 +113,19 @@ impl Scoreboard {
     /// Whether the transmission of `seq` at `sent_ns` can still be in flight.
     pub fn is_under_way(&self, seq: u32, sent_ns: u64) -> bool {
         let index = seq.checked_sub(self.una).map(|index| index as usize);
-        index.and_then(|index| self.segments.get(index)).is_some_and(|segment| {
-            let is_waiting = segment.flags & (LOST | RESENT) == LOST;
-            segment.sent_ns == sent_ns && segment.flags & SACKED == 0 && !is_waiting
-        })
+        let segment = index.and_then(|index| self.segments.get(index));
+        segment.is_some_and(|it| it.sent_ns == sent_ns && it.is_under_way())
+    }
+
+    /// The segments that can still be in flight, with the time when each was last sent, in ns.
+    pub fn under_way(&self) -> impl Iterator<Item = (u32, u64)> {
+        let all = (self.una..).zip(&self.segments);
+        all.filter(|(_, it)| it.is_under_way()).map(|(seq, it)| (seq, it.sent_ns))
+    }
+
+    /// When the first segment was last sent, in nanoseconds.
+    pub fn first_sent_ns(&self) -> Option<u64> {
+        self.segments.front().map(|segment| segment.sent_ns)
     }
 
     /// A new segment has been sent.

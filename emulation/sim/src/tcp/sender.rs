@@ -6,8 +6,7 @@
 //! RFC 8985 section 7, timeouts RFC 6298 and `tcp_enter_loss()`.
 //!
 //! Differs from Linux: every segment has the size of the MSS; there is no F-RTO; the send buffer
-//! never limits the flow; a segment that was sent again gives no RTT sample, although the ACK's
-//! timestamp could give one.
+//! never limits the flow.
 
 use crate::packet::{HEADER_BYTES, Packet, clock_us};
 use crate::tcp::pacing::Pacer;
@@ -54,8 +53,9 @@ pub struct AckSample {
     pub lost_pkts: u32,
     /// Segments newly reported as marked.
     pub ce_pkts: u32,
-    /// The round trip of the last segment newly delivered (`rs->rtt_us`); `None` if a
-    /// retransmission makes it ambiguous, or nothing was delivered.
+    /// The round trip of the last segment newly delivered (`rs->rtt_us`), or that of the timestamp
+    /// that the ACK echoes, if only segments that were sent again are acknowledged. `None` if
+    /// nothing was delivered, or such segments out of order.
     pub rtt_ns: Option<u64>,
     pub rate: Option<RateSample>,
     /// This ACK began a loss recovery or the reduction for a mark.
@@ -235,7 +235,7 @@ impl Sender {
 
     pub fn acknowledge(&mut self, ack: &Packet, now_ns: u64) -> AckSample {
         let una = self.board.una();
-        let mut sample = self.deliver(ack, now_ns);
+        let (mut sample, first_sacked_ns) = self.deliver(ack, now_ns);
         sample.acked_pkts = self.board.una() - una;
         sample.ce_pkts = ack.ce_pkts.saturating_sub(self.ce_seen_pkts);
         self.ce_seen_pkts = self.ce_seen_pkts.max(ack.ce_pkts);
@@ -254,8 +254,12 @@ impl Sender {
         let wait_ns = rack.detect(&mut self.board, found, now_ns, &mut sample.lost_pkts);
         self.settle_state(&mut sample);
         sample.rate = self.rate.sample(now_ns, self.rtt.min_ns());
-        if sample.acked_pkts > 0 || wait_ns.is_some() || sample.delivered_pkts > 0 {
-            self.set_alarm(wait_ns, now_ns);
+        // SACKs of what was sent after the first segment must not put its timeout off for ever.
+        let was_older = |first_ns| self.board.first_sent_ns().is_some_and(|ns| first_ns < ns);
+        if let Some(wait_ns) = wait_ns {
+            self.alarm = Some((now_ns + wait_ns, Alarm::Reordering));
+        } else if sample.acked_pkts > 0 || first_sacked_ns.is_some_and(was_older) {
+            self.restart_alarm(now_ns);
         }
         sample
     }
@@ -275,7 +279,7 @@ impl Sender {
     fn leave_recovery(&mut self, ack: &Packet, sample: &mut AckSample) {
         let is_over = self.state >= State::Cwr && self.board.una() >= self.recovery_end;
         if self.is_spurious(ack, sample.acked_pkts > 0, is_over) {
-            self.undo_reduction(sample);
+            self.undo_reduction(is_over, sample);
         } else if is_over {
             if self.state == State::Recovery {
                 self.rack.recovered();
@@ -297,18 +301,24 @@ impl Sender {
     }
 
     /// `tcp_undo_cwnd_reduction()`, without the window, which the control restores (control.rs).
-    fn undo_reduction(&mut self, sample: &mut AckSample) {
+    /// After a timeout, or within a recovery, no segment is lost any more.
+    fn undo_reduction(&mut self, is_over: bool, sample: &mut AckSample) {
         self.ssthresh_pkts = self.ssthresh_pkts.max(self.undo.take());
-        self.board.unmark_lost();
-        self.rack.recheck();
+        if self.state == State::Loss || self.state == State::Recovery && !is_over {
+            self.board.unmark_lost();
+        }
+        self.rack.recheck(&self.board);
         self.state = State::Open;
         sample.undone = true;
     }
 
-    /// Marks what the ACK delivers, and takes its RTT samples (`tcp_clean_rtx_queue()`).
-    fn deliver(&mut self, ack: &Packet, now_ns: u64) -> AckSample {
+    /// Marks what the ACK delivers, and takes its RTT samples (`tcp_clean_rtx_queue()`,
+    /// `tcp_ack_update_rtt()`). Also returns when the first segment that it delivers out of order
+    /// was sent, if it was sent once.
+    fn deliver(&mut self, ack: &Packet, now_ns: u64) -> (AckSample, Option<u64>) {
         let Self { board, rack, rate, rtt, .. } = self;
         let rtt_min_ns = rtt.min_ns().unwrap_or(0);
+        let una = board.una();
         let mut delivered_pkts = 0;
         let (mut sacked, mut acked) = (None, None);
         let mut resent = false;
@@ -333,12 +343,17 @@ impl Sender {
             }
         });
         let acked = acked.filter(|_| !resent);
-        let rtt_ns = sacked.or(acked).map(|(_, last_ns)| now_ns - last_ns);
-        if let (Some((first_ns, _)), Some(rtt_ns)) = (acked.or(sacked), rtt_ns) {
-            self.rtt.sample(now_ns - first_ns, self.board.una(), self.board.next());
-            self.rtt.note_min(rtt_ns);
+        let sent = acked.or(sacked).zip(sacked.or(acked));
+        let took = sent.map(|((first_ns, _), (_, last_ns))| (now_ns - first_ns, now_ns - last_ns));
+        let has_advanced = self.board.una() > una;
+        let rtts = took.or_else(|| has_advanced.then(|| [ack.took_us(now_ns) * 1_000; 2].into()));
+        if let Some((first_ns, last_ns)) = rtts {
+            self.rtt.sample(first_ns, self.board.una(), self.board.next());
+            self.rtt.note_min(last_ns);
         }
-        AckSample { delivered_pkts, rtt_ns, ..AckSample::default() }
+        let rtt_ns = rtts.map(|(_, last_ns)| last_ns);
+        let sample = AckSample { delivered_pkts, rtt_ns, ..AckSample::default() };
+        (sample, sacked.map(|(first_ns, _)| first_ns))
     }
 
     fn limits(&self) -> Limits {
@@ -403,6 +418,7 @@ impl Sender {
     pub fn send(&mut self, now_ns: u64, mut out: impl FnMut(Packet)) {
         let mut sent = false;
         let mut limited = false;
+        let was_empty = self.board.out_pkts() == 0;
         loop {
             let room = self.cwnd_pkts.saturating_sub(self.board.in_flight_pkts());
             if room == 0 {
@@ -423,8 +439,19 @@ impl Sender {
         if sent || limited {
             self.note_use(limited);
         }
-        if sent && !matches!(self.alarm, Some((_, Alarm::Reordering))) {
-            self.set_alarm(None, now_ns);
+        if sent {
+            self.alarm_of_sent(was_empty, now_ns);
+        }
+    }
+
+    /// Sets the timer after segments were sent (`tcp_event_new_data_sent()`, `tcp_write_xmit()`).
+    fn alarm_of_sent(&mut self, was_empty: bool, now_ns: u64) {
+        match self.alarm {
+            Some((_, Alarm::Reordering)) => {}
+            None => self.restart_alarm(now_ns),
+            Some(_) if was_empty || self.probe_ns().is_some() => self.restart_alarm(now_ns),
+            Some((_, Alarm::Probe)) => self.await_first(now_ns),
+            Some((_, Alarm::Timeout)) => {}
         }
     }
 
@@ -456,6 +483,10 @@ impl Sender {
         let segment = self.rate.sent(now_ns, false);
         self.board.resend(seq, segment, self.rate.is_app_limited());
         self.counts.resent_pkts += 1;
+        let waits = matches!(self.alarm, Some((_, Alarm::Reordering)));
+        if seq == self.board.una() && !waits {
+            self.await_first(now_ns);
+        }
         self.emit(seq, now_ns, out);
     }
 
@@ -480,26 +511,30 @@ impl Sender {
         }
     }
 
-    /// Sets the timer: for the reordering window if there is one, else for a probe (RFC 8985
-    /// section 7.2) or a timeout (RFC 6298 section 5).
-    fn set_alarm(&mut self, reordering_ns: Option<u64>, now_ns: u64) {
-        if self.board.out_pkts() == 0 {
-            self.alarm = None;
-            return;
-        }
-        if let Some(wait_ns) = reordering_ns {
-            self.alarm = Some((now_ns + wait_ns, Alarm::Reordering));
-            return;
-        }
-        let timeout_ns = self.rtt.timeout_ns(self.backoff);
+    /// After how long to send a probe; `None` if none may be sent.
+    fn probe_ns(&self) -> Option<u64> {
         let may_probe = self.state == State::Open && self.probed_until.is_none();
-        let probe_ns = self.rtt.smoothed_ns().filter(|_| may_probe && self.backoff == 0);
+        let srtt_ns = self.rtt.smoothed_ns().filter(|_| may_probe && self.backoff == 0)?;
         let alone = if self.board.out_pkts() == 1 { RTO_MIN_NS as u64 } else { PROBE_SLACK_NS };
-        let probe_ns = probe_ns.map(|srtt_ns| 2 * srtt_ns + alone).filter(|ns| *ns < timeout_ns);
-        self.alarm = Some(match probe_ns {
+        let wait_ns = 2 * srtt_ns + alone;
+        (wait_ns < self.rtt.timeout_ns(0)).then_some(wait_ns)
+    }
+
+    /// Starts the timer anew: for a probe (RFC 8985 section 7.2) or a timeout (RFC 6298 section 5).
+    fn restart_alarm(&mut self, now_ns: u64) {
+        let timeout_ns = self.rtt.timeout_ns(self.backoff);
+        self.alarm = (self.board.out_pkts() > 0).then(|| match self.probe_ns() {
             Some(wait_ns) => (now_ns + wait_ns, Alarm::Probe),
             None => (now_ns + timeout_ns, Alarm::Timeout),
         });
+    }
+
+    /// Sets the timer for the timeout of the first segment, which began when it was last sent
+    /// (`tcp_rearm_rto()`).
+    fn await_first(&mut self, now_ns: u64) {
+        let timeout_ns = self.rtt.timeout_ns(self.backoff);
+        let due_ns = self.board.first_sent_ns().map(|sent_ns| sent_ns + timeout_ns);
+        self.alarm = due_ns.map(|due_ns| (due_ns.max(now_ns + 1), Alarm::Timeout));
     }
 
     /// Handles the timer if it is due. Returns whether a recovery began.
@@ -520,7 +555,10 @@ impl Sender {
         let found = (self.state >= State::Recovery, self.limits());
         let wait_ns = self.rack.detect_at(&mut self.board, found, now_ns, &mut sample.lost_pkts);
         self.settle_state(&mut sample);
-        self.set_alarm(wait_ns, now_ns);
+        match wait_ns {
+            Some(wait_ns) => self.alarm = Some((now_ns + wait_ns, Alarm::Reordering)),
+            None => self.await_first(now_ns),
+        }
         sample.recovery_began
     }
 
