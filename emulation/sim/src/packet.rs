@@ -39,6 +39,11 @@ pub fn clock_us(now_ns: u64) -> u32 {
     (now_ns / 1_000) as u32
 }
 
+/// Whether a timestamp is older than another one.
+pub fn is_older(timestamp_us: u32, than_us: u32) -> bool {
+    (timestamp_us.wrapping_sub(than_us) as i32) < 0
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A segment of a TCP flow.

@@ -8,7 +8,7 @@
 //! Differs from Linux: every segment has the size of the MSS; there is no F-RTO; the send buffer
 //! never limits the flow.
 
-use crate::packet::{HEADER_BYTES, Packet, clock_us};
+use crate::packet::{HEADER_BYTES, Packet, clock_us, is_older};
 use crate::tcp::pacing::Pacer;
 use crate::tcp::rack::{Limits, Rack};
 use crate::tcp::rate_sample::{DeliveryRate, RateSample};
@@ -107,6 +107,8 @@ pub struct Sender {
     backoff: u32,
     alarm: Option<(u64, Alarm)>,
     probed_until: Option<u32>,
+    /// Until the next ACK, no segment is found lost or sent again.
+    lost_is_late: bool,
     is_cwnd_limited: bool,
     out_pkts_max: u32,
     usage_until: u32,
@@ -140,6 +142,7 @@ impl Sender {
             backoff: 0,
             alarm: None,
             probed_until: None,
+            lost_is_late: false,
             is_cwnd_limited: false,
             out_pkts_max: 0,
             usage_until: 0,
@@ -247,11 +250,13 @@ impl Sender {
         self.note_twice(ack, una);
         self.leave_recovery(ack, &mut sample);
         self.rack.widen(self.rate.prior_pkts(), self.rate.delivered_pkts());
-        let recovering = self.state >= State::Recovery;
-        let limits = self.limits();
-        let rack = &mut self.rack;
-        let found = (recovering, limits);
-        let wait_ns = rack.detect(&mut self.board, found, now_ns, &mut sample.lost_pkts);
+        self.lost_is_late = self.is_late(ack, sample.acked_pkts > 0);
+        let mut wait_ns = None;
+        if !self.lost_is_late {
+            let found = (self.state >= State::Recovery, self.limits());
+            let rack = &mut self.rack;
+            wait_ns = rack.detect(&mut self.board, found, now_ns, &mut sample.lost_pkts);
+        }
         self.settle_state(&mut sample);
         sample.rate = self.rate.sample(now_ns, self.rtt.min_ns());
         // SACKs of what was sent after the first segment must not put its timeout off for ever.
@@ -300,6 +305,12 @@ impl Sender {
         }
     }
 
+    /// `tcp_try_undo_partial()` with retransmissions under way: an original has arrived within the
+    /// recovery, so the others that count as lost may be late too.
+    fn is_late(&self, ack: &Packet, has_advanced: bool) -> bool {
+        self.state == State::Recovery && has_advanced && self.undo.original_arrived(ack.sent_us)
+    }
+
     /// `tcp_undo_cwnd_reduction()`, without the window, which the control restores (control.rs).
     /// After a timeout, or within a recovery, no segment is lost any more.
     fn undo_reduction(&mut self, is_over: bool, sample: &mut AckSample) {
@@ -334,8 +345,12 @@ impl Sender {
         board.acknowledge(ack.seq, |pkts, seq, sent_ns, segment| {
             delivered_pkts += pkts;
             rate.delivered(pkts, seq, segment);
-            rack.delivered(pkts, seq, segment, (now_ns, rtt_min_ns));
-            if segment.was_resent() {
+            let was_resent = segment.was_resent();
+            // `tcp_skb_spurious_retrans()`: the original has arrived.
+            if !was_resent || !is_older(ack.sent_us, clock_us(segment.sent_ns)) {
+                rack.delivered(pkts, seq, segment, (now_ns, rtt_min_ns));
+            }
+            if was_resent {
                 resent = true;
             } else {
                 let first = acked.map_or(sent_ns, |(first, _)| first);
@@ -459,7 +474,8 @@ impl Sender {
     fn send_burst(&mut self, burst: u32, now_ns: u64, out: &mut impl FnMut(Packet)) -> u32 {
         let mut pkts = 0;
         while pkts < burst {
-            if let Some(seq) = self.board.first_to_resend() {
+            let lost = if self.lost_is_late { None } else { self.board.first_to_resend() };
+            if let Some(seq) = lost {
                 self.undo.resent(clock_us(now_ns));
                 self.resend(seq, now_ns, out);
             } else if self.board.next() < self.written_pkts {

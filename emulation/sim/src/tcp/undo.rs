@@ -6,6 +6,8 @@
 //!
 //! Differs from Linux: timestamps count microseconds, not milliseconds; no F-RTO (RFC 5682).
 
+use crate::packet::is_older;
+
 /// The state that is needed to undo the current recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Undo {
@@ -51,8 +53,8 @@ impl Undo {
     /// `tcp_packet_delayed()`: whether the ACK answers a segment that was sent before any
     /// retransmission.
     pub fn original_arrived(&self, echo_us: u32) -> bool {
-        let is_older = |first_us: u32| (echo_us.wrapping_sub(first_us) as i32) < 0;
-        self.marker.is_some() && self.first_resent_us.is_some_and(is_older)
+        let is_earlier = |first_us| is_older(echo_us, first_us);
+        self.marker.is_some() && self.first_resent_us.is_some_and(is_earlier)
     }
 
     /// Whether a DSACK has arrived for every retransmission.
