@@ -19,7 +19,7 @@ fn utilisation(driver: &str, outage_s: f64, seed: u32) -> f64 {
     pkts_per_sec * MSS_BYTES * 8e-6 / RATE_MBIT_PER_SEC
 }
 
-/// After 4 s of silence, nimbus would wait 13 s for a timeout, and ledbat grows by a segment in a
+/// After 4 s of silence, nimbus waits 13 s for a timeout, and ledbat grows by a segment in a
 /// round trip.
 #[test]
 fn each_arm_has_its_link_again_after_an_outage() {
