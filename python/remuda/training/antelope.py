@@ -37,7 +37,6 @@ WEIGHTS = {
     "acks": 0.5,
     "rerouted": 0.3,
     "satellite": 2.0,
-    "cellular": 2.0,
 }
 """What a state weighs, by the kind of its path; other kinds weigh 1. Kinds below 1 are met by few
 flows: in its first seconds a flow sees the same on many kinds of paths, and then the common kind is
