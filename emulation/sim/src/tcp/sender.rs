@@ -6,7 +6,8 @@
 //! RFC 8985 section 7, timeouts RFC 6298 and `tcp_enter_loss()`.
 //!
 //! Differs from Linux: every segment has the size of the MSS; there is no F-RTO; the send buffer
-//! never limits the flow.
+//! never limits the flow; after a recovery was undone, RACK looks at what it had itself found lost
+//! too; the timer that an ACK restarts counts from that ACK, also if it was set for reordering.
 
 use crate::packet::{HEADER_BYTES, Packet, clock_us, is_older};
 use crate::tcp::pacing::Pacer;
