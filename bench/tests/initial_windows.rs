@@ -20,7 +20,7 @@ use remuda_sim::Simulation;
 use std::sync::Arc;
 use toml::{Table, Value};
 
-/// Of 20 seeds, the slowest one in a hundred is too few responses: 4.9 s there, 4.6 s of 60.
+/// With 20 seeds, a 99th percentile has too few slow responses: it is 4.9 s, and 4.6 s with 60.
 const SEEDS: u64 = 60;
 /// How many windows a group tries, one after the other.
 const ROUNDS: u64 = 40;

@@ -117,7 +117,7 @@ fn prometheus_scrapes_the_agent_and_answers_the_dashboards_queries() {
         }
     });
     fetch(&agent, folder.path());
-    // A scrape may be of before the third flow.
+    // The last scrape may be older than the third flow.
     wait_for("three flows of the rule", PATIENCE, || {
         let query = "remuda_rule_flows_started_total{rule=\"near\",group=\"rule\"}";
         series(port, query).first().is_some_and(|it| it["value"][1] == "3")

@@ -108,7 +108,8 @@ pub struct Sender {
     backoff: u32,
     alarm: Option<(u64, Alarm)>,
     probed_until: Option<u32>,
-    /// Until the next ACK, no segment is found lost or sent again.
+    /// Segments marked lost may only be late. Until the next ACK the sender marks none, and sends
+    /// none of them again.
     lost_is_late: bool,
     is_cwnd_limited: bool,
     out_pkts_max: u32,
@@ -260,7 +261,7 @@ impl Sender {
         }
         self.settle_state(&mut sample);
         sample.rate = self.rate.sample(now_ns, self.rtt.min_ns());
-        // SACKs of what was sent after the first segment must not put its timeout off for ever.
+        // SACKs of segments that were sent after the first one must not delay its timeout.
         let was_older = |first_ns| self.board.first_sent_ns().is_some_and(|ns| first_ns < ns);
         if let Some(wait_ns) = wait_ns {
             self.alarm = Some((now_ns + wait_ns, Alarm::Reordering));
